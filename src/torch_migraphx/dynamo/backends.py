@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
 from torch_migraphx.dynamo.compilations import observes_compilations
+from torch_migraphx.dynamo.draws import DrawsAhead
 from torch_migraphx.dynamo.expected import expect_graph
 from torch_migraphx.dynamo.float_inputs import specialized_attributes
 from torch_migraphx.dynamo.module_guards import guard_modules_by_version
@@ -28,13 +29,21 @@ from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, drops_between_layers
 from torch_migraphx.dynamo.runner import OfPlaces, Runner
 from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
 from torch_migraphx.dynamo.stages import ends_at, stages_of
-from torch_migraphx.dynamo.strides import in_memory_order, permuted_back, shared_memory, with_strides
+from torch_migraphx.dynamo.strides import (
+    in_memory_order,
+    permuted_back,
+    shared_memory,
+    with_open_strides,
+    with_strides,
+)
 from torch_migraphx.dynamo.weights_at_once import Fetch, weights_at_once
-from torch_migraphx.fx.any_size import for_any_size
+from torch_migraphx.fx.any_size import for_any_size, numbers_below_zero, or_each_size
 from torch_migraphx.fx.border import not_held, opaque
+from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.concrete import concrete, is_symbolic
 from torch_migraphx.fx.decompose import decompositions
 from torch_migraphx.fx.graph_info import described
+from torch_migraphx.fx.lasting import Lasting
 from torch_migraphx.fx.lower_graph import FallbackError, lower
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.log import get_logger
@@ -203,7 +212,10 @@ def _runner(
                     return gm.forward
                 return _at_once(lower(gm, args, options, fixed, written))
             if runner.any_size is not False:
-                every = for_any_size(gm, inputs, args, options, fixed, normalized, lasting=runner.lasting(args))
+                lasting = runner.lasting(args)
+                every = or_each_size(
+                    lambda: _for_any_size(gm, inputs, args, options, fixed, normalized, lasting, sharing), options
+                )
                 runner.any_size = every is not None
                 if every is not None:
                     return every
@@ -212,10 +224,26 @@ def _runner(
 
     names, most = [n.name for n in _placeholders(gm)], options.max_specialisations
     runner = Runner(build, names, constants, symbolic, patience, options.frozen, most)
+    runner.by_value = numbers_below_zero(gm)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
     if at_hand and not symbolic:
         runner.prepare(inputs)
     return runner
+
+
+def _for_any_size(
+    gm: fx.GraphModule, inputs: Sequence[Any], args: Sequence[Any], options: Options, fixed: frozenset[int],
+    normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule], lasting: Lasting, sharing: bool,
+) -> Callable[..., Any] | None:  # fmt: skip
+    """What runs a graph for all sizes, its outputs lying as `gm`'s; None where it takes a program for each."""
+    if (shared := shared_memory(gm) if sharing else (gm, lambda function: function)) is None:
+        raise UnsupportedError("its outputs share memory, which none of its values holds whole")
+    whole, in_shared_memory = shared
+    graph, orders = in_memory_order(whole)
+    ahead = DrawsAhead(graph, options)
+    samples, tried = [*inputs, *ahead.values], [*args, *ahead.tried(args)]
+    every = for_any_size(ahead.graph, samples, tried, options, fixed, normalized, lasting=lasting)
+    return every and in_shared_memory(with_open_strides(whole, permuted_back(ahead.before(every), orders)))
 
 
 def _at_once(lowered: fx.GraphModule) -> Callable[..., Any]:
@@ -293,8 +321,16 @@ def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Cal
 
     AOTAutograd makes views of what is returned whole by the offsets of the outputs, where those are symbols.
     """
+    _keep_what_is_saved()
     runner = _runner(gm, inputs, options, _unwritten_weights(gm), patience=0, sharing=True)
     return make_boxed_func(_of_traced_memory(gm, with_strides(gm, runner), options))
+
+
+def _keep_what_is_saved() -> None:
+    """Tell AOTAutograd that no backward writes to what the forward saved: it may come again (`retain_graph`)."""
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

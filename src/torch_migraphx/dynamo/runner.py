@@ -111,6 +111,7 @@ class Runner:
         self._rebuilds = 0
         self._said = False
         self.any_size: bool | None = None  # what is built runs for all sizes; None: nobody has tried
+        self.by_value: Collection[int] = ()  # numbers among the inputs that it is built for even so
         self._identity: Callable[[torch.Tensor], int] = id if frozen else torch.Tensor.data_ptr
         self.weights = frozenset(constants)  # those that are inputs of what is built, too
         self._fix(constants)
@@ -165,8 +166,10 @@ class Runner:
         return known
 
     def _sizes(self, args: Sequence[Any]) -> Any:
-        if not self._symbolic or self.any_size:
+        if not self._symbolic:
             return False
+        if self.any_size:
+            return tuple([args[k] for k in self.by_value])
         return tuple([tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args])
 
     def prepare(self, args: Sequence[Any]) -> Function:

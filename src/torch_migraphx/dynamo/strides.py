@@ -10,12 +10,37 @@ import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from torch_migraphx.fx.any_size_results import numbers_of_sizes
 from torch_migraphx.fx.border import foreign
-from torch_migraphx.fx.concrete import memory_order
+from torch_migraphx.fx.concrete import memory_order, same_size
 from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+
+
+def with_open_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose outputs are row-major, with the strides of `gm`'s where these are made of open sizes.
+
+    Only those that leave gaps or hold an element several times (`in_memory_order` permutes the others).
+    UnsupportedError where the inputs' sizes do not tell the strides.
+    """
+    inputs = gm.graph.find_nodes(op="placeholder")
+    wanted: dict[int, Callable[[Sequence[Any]], tuple[int, ...]]] = {}
+    for k, n in enumerate(gm.graph.output_node().args[0]):  # type: ignore[arg-type]
+        value = value_of(n) if isinstance(n, fx.Node) and n.op != "placeholder" else None
+        if isinstance(value, torch.Tensor) and not _known(value) and memory_order(value) is None:
+            wanted[k] = numbers_of_sizes(value.stride(), inputs)
+    if not wanted:
+        return function
+
+    def restrided(*args: Any) -> list[Any]:
+        made = list(function(*args))
+        for k, strides in wanted.items():
+            made[k] = _laid_out(made[k], strides(args))
+        return made
+
+    return restrided
 
 
 def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,13 +140,14 @@ class _View:
 
     base: int
     of_input: bool
-    size: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int  # from where the base begins
+    layout: Callable[[Sequence[Any]], tuple[int, ...]]
+    """Of the inputs: its sizes, its strides, and from where the base begins."""
 
     def of(self, args: Sequence[Any], results: Sequence[Any]) -> torch.Tensor:
         base = args[self.base] if self.of_input else results[self.base]
-        return base.as_strided(self.size, self.strides, base.storage_offset() + self.offset)
+        *layout, offset = self.layout(args)
+        rank = len(layout) // 2
+        return base.as_strided(layout[:rank], layout[rank:], base.storage_offset() + offset)
 
 
 Sharing = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -132,6 +158,7 @@ def shared_memory(gm: fx.GraphModule) -> tuple[fx.GraphModule, Sharing] | None:
 
     A graph that gives each block of memory whole and once, and what makes a function that does so into one that gives
     the outputs of `gm`, views of those blocks. None where no value of the graph holds such a block whole.
+    Of outputs of open sizes UnsupportedError where the inputs' sizes do not tell how they lie.
     """
     nodes = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
     inputs = {n: k for k, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
@@ -152,8 +179,8 @@ def shared_memory(gm: fx.GraphModule) -> tuple[fx.GraphModule, Sharing] | None:
             given.append(base)
         for k in group:
             value = nodes[k].meta["val"]
-            offset = int(value.storage_offset() - start)
-            views[k] = _View(place, base in inputs, tuple(value.shape), value.stride(), offset)
+            layout = (*value.shape, *value.stride(), value.storage_offset() - start)
+            views[k] = _View(place, base in inputs, numbers_of_sizes(layout, list(inputs)))
             given[k] = None
     if not views:
         return gm, lambda function: function
@@ -174,9 +201,14 @@ def shared_memory(gm: fx.GraphModule) -> tuple[fx.GraphModule, Sharing] | None:
 
 
 def _promised(n: Any) -> torch.Tensor | None:
-    """The tensor of known strides that a node gives."""
+    """The tensor that a node gives, where it has strides."""
     value = n.meta.get("val") if isinstance(n, fx.Node) else None
-    return value if isinstance(value, torch.Tensor) and _known(value) else None
+    return value if isinstance(value, torch.Tensor) and not foreign(value) else None
+
+
+def _fills(value: torch.Tensor) -> bool:
+    """Whether there is no more of its memory than it has elements. Of open sizes no guard is asked for."""
+    return same_size(value.numel() * value.dtype.itemsize, value.untyped_storage().nbytes())
 
 
 def _whole(graph: fx.Graph, memory: StorageWeakRef, group: Sequence[fx.Node]) -> fx.Node | None:
@@ -186,7 +218,6 @@ def _whole(graph: fx.Graph, memory: StorageWeakRef, group: Sequence[fx.Node]) ->
         value = _promised(n)
         if value is None or StorageWeakRef(value.untyped_storage()) != memory or {value.dtype} != dtypes:
             continue
-        full = value.nbytes == value.untyped_storage().nbytes()
-        if n.op == "placeholder" or (full and dense_order(value.shape, value.stride()) is not None):
+        if n.op == "placeholder" or (_fills(value) and memory_order(value) is not None):
             return n
     return None

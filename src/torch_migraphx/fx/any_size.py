@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -13,15 +13,15 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import bound_sympy
 
 import migraphx
 from torch_migraphx.devices import Place, on_device_of
+from torch_migraphx.fx.any_size_results import is_number, results_of, sizes_of
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import (
     FAULTS,
@@ -32,7 +32,6 @@ from torch_migraphx.fx.builder import (
     Value,
     type_name,
 )
-from torch_migraphx.fx.concrete import expression_of, memory_order
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import value_of
@@ -43,6 +42,7 @@ from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
+aten = torch.ops.aten
 UNHEARD = logging.Logger("unheard", logging.CRITICAL + 1)
 UNBOUNDED = 2**63 - 1
 ONCE = ("cpu", "gpu")  # targets that compile a program once for many lengths
@@ -69,7 +69,7 @@ def for_any_size(
     """A function that runs `gm` for tensors of any size that its symbols allow; None where it takes one a size.
 
     `samples`: the inputs that it was traced with, whose sizes are symbols; `args`: those of the first call. `ranges`:
-    of symbols, where a caller said them; its outputs are then new tensors or the inputs, whatever eager's share.
+    of symbols, where a caller said them. Its outputs are new tensors, row-major, whatever `gm`'s share, or inputs.
     `lasting`: the constants among `args`; graphs that are given the same one pack them once.
     """
     if not hasattr(migraphx, "deferred_program"):  # AMD's own
@@ -203,17 +203,19 @@ class AnySize:
         self.inputs = [k for k, n in enumerate(nodes) if isinstance(value_of(n), torch.Tensor) and k not in constants]
         if ranges is None:
             self.inputs += _lone_numbers(nodes)
+        by_value = numbers_below_zero(graph) if ranges is None else []
+        values = {str(value_of(nodes[k]).node.expr): int(args[k]) for k in by_value}
         self.names = [nodes[k].name for k in self.inputs]
         parameters = {
             n.name: _parameter(n, ranges or {}, self.place.device.type) for n in (nodes[k] for k in self.inputs)
         }
         if not by_data and any(0 in dims for _, dims in parameters.values()):
             raise UnsupportedError("an input is empty")
-        outputs, self.results = _results(graph, nodes, taken=ranges is None)
+        outputs, self.results = results_of(graph, nodes)
         numbers = {n.name for n in nodes if isinstance(value_of(n), torch.SymInt)}
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
-            lengths = _lengths(parameters, given)
+            lengths = _lengths(parameters, given) | values
             with same_random_state(), torch.no_grad(), _no_new_guards_of_data(graph):
                 inputs = {n: x for n, x in zip(self.names, given, strict=True) if n not in numbers}
                 device, int4 = self.place.device.type, options.int4_weights
@@ -268,15 +270,23 @@ def _lone_numbers(placeholders: Sequence[fx.Node]) -> list[int]:
 
     The program takes each as the length of a tensor without contents.
     """
-    told = _sizes_of([n for n in placeholders if isinstance(value_of(n), torch.Tensor)])
-    lone = []
+    return [k for k, least in _untold_numbers(placeholders) if least >= 0]
+
+
+def numbers_below_zero(gm: fx.GraphModule) -> list[int]:
+    """Inputs that are such numbers, and may be negative: there is a program for each value of these."""
+    return [k for k, least in _untold_numbers(gm.graph.find_nodes(op="placeholder")) if not least >= 0]
+
+
+def _untold_numbers(placeholders: Sequence[fx.Node]) -> Iterator[tuple[int, Any]]:
+    """Which inputs are numbers that are read and that no tensor's sizes tell, and what each is at least."""
+    told = sizes_of([n for n in placeholders if isinstance(value_of(n), torch.Tensor)])
     for k, n in enumerate(placeholders):
         value = value_of(n)
-        if isinstance(value, torch.SymInt) and n.users and not _is_number(value):
+        if isinstance(value, torch.SymInt) and n.users and not is_number(value):
             expression, known = value.node.expr, value.node.shape_env.var_to_range
-            if expression.is_Symbol and expression not in told and bound_sympy(expression, known).lower >= 0:
-                lone.append(k)
-    return lone
+            if expression not in told and not expression.free_symbols <= told.keys():
+                yield k, bound_sympy(expression, known).lower
 
 
 def _parameter(n: fx.Node, ranges: Mapping[str, Limits], device: str) -> tuple[str, list[Dimension]]:
@@ -291,7 +301,7 @@ def _parameter(n: fx.Node, ranges: Mapping[str, Limits], device: str) -> tuple[s
 
 def _dimension(size: Any, ranges: Mapping[str, Limits]) -> Dimension:
     """A number, or a symbol with its range; what is computed of symbols is one of its own."""
-    if _is_number(size):
+    if is_number(size):
         return int(size)
     expression, known = size.node.expr, size.node.shape_env.var_to_range
     name = str(expression)
@@ -300,7 +310,8 @@ def _dimension(size: Any, ranges: Mapping[str, Limits]) -> Dimension:
         return name, least, most, optimals
     limits = bound_sympy(expression, known)
     most = int(limits.upper) if limits.upper.is_Integer and limits.upper < UNBOUNDED else UNBOUNDED
-    return name, max(int(limits.lower), 0), most, ()
+    least = max(int(limits.lower), 0) if limits.lower.is_Integer else 0
+    return name, least, most, ()
 
 
 def _lengths(parameters: Mapping[str, tuple[str, Sequence[Dimension]]], given: Sequence[Value]) -> dict[str, int]:
@@ -309,153 +320,6 @@ def _lengths(parameters: Mapping[str, tuple[str, Sequence[Dimension]]], given: S
     for (_, dims), x in zip(parameters.values(), given, strict=True):
         found |= {d[0]: n for d, n in zip(dims, x.shape().lens(), strict=True) if not isinstance(d, int)}
     return found
-
-
-# ---- what is returned ----
-
-
-@dataclass(frozen=True)
-class Computed:
-    """An output of the program."""
-
-    number: int
-
-    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        return made[self.number]
-
-
-@dataclass(frozen=True)
-class Given:
-    """An input."""
-
-    number: int
-
-    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        return args[self.number]
-
-
-@dataclass(frozen=True)
-class Number:
-    """What is computed of the sizes of inputs: `symbols` says where each lies, in which input and dimension of it.
-
-    An input that is a number has no dimension, and d counts for nothing.
-    """
-
-    expression: Any  # sympy's
-    symbols: Mapping[Any, tuple[int, int]]
-
-    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        lengths = {
-            s: args[k].shape[d] if isinstance(args[k], torch.Tensor) else args[k] for s, (k, d) in self.symbols.items()
-        }
-        return sympy_interp(PythonReferenceAnalysis, lengths, self.expression)
-
-
-@dataclass(frozen=True)
-class Constant:
-    """What is the same for all sizes."""
-
-    value: Any
-
-    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        return self.value
-
-
-@dataclass(frozen=True)
-class Told:
-    """A number that data tells: an output of the program of one element."""
-
-    number: int
-
-    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        return made[self.number].item()
-
-
-Result = Computed | Given | Number | Constant | Told
-
-
-def _results(
-    graph: fx.GraphModule, placeholders: Sequence[fx.Node], taken: bool
-) -> tuple[list[fx.Node], list[Result] | None]:
-    """The nodes that the program returns, and what becomes of them; None where that is all.
-
-    `taken`: who calls relies on which outputs share memory, and in which order they lie: then all tensors must be new
-    and row-major, as the engine's outputs are.
-    """
-    returned: Any = graph.graph.output_node().args[0]
-    known = _sizes_of(placeholders)
-    outputs = list(
-        dict.fromkeys(n for n in returned if isinstance(n, fx.Node) and (_is_computed(n) or _is_told(n, known)))
-    )
-    if not outputs:
-        raise UnsupportedError("it computes no tensor")
-    if taken:
-        _check_own(graph, [n for n in returned if isinstance(n, fx.Node) and isinstance(value_of(n), torch.Tensor)])
-    results = [_result(n, outputs, placeholders) for n in returned]
-    return outputs, None if results == [Computed(k) for k in range(len(outputs))] else results
-
-
-def _result(n: Any, outputs: Sequence[fx.Node], placeholders: Sequence[fx.Node]) -> Result:
-    if not isinstance(n, fx.Node):
-        return Constant(n)
-    value = value_of(n)
-    if n in outputs:
-        return (Computed if isinstance(value, torch.Tensor) else Told)(outputs.index(n))
-    if isinstance(value, torch.SymInt):
-        return _number(value, placeholders)
-    if n in placeholders and isinstance(value, torch.Tensor):
-        return Given(placeholders.index(n))
-    raise UnsupportedError(f"%{n.name} is returned, which the program does not compute")
-
-
-def _number(value: torch.SymInt, placeholders: Sequence[fx.Node]) -> Result:
-    """A size, of those of the inputs."""
-    expression = expression_of(value)
-    if expression.is_Integer:
-        return Constant(int(expression))
-    known = _sizes_of(placeholders)
-    if not expression.free_symbols <= known.keys():
-        raise UnsupportedError(f"it returns {expression}, which no input's size tells")
-    return Number(expression, {s: known[s] for s in expression.free_symbols})
-
-
-def _sizes_of(placeholders: Sequence[fx.Node]) -> dict[Any, tuple[int, int]]:
-    """Where the symbols lie that are lengths of the inputs: in which input and dimension of it."""
-    known: dict[Any, tuple[int, int]] = {}
-    for k, p in enumerate(placeholders):
-        x = value_of(p)
-        sizes = x.shape if isinstance(x, torch.Tensor) else [x] if isinstance(x, torch.SymInt) else ()
-        known |= {expression_of(s): (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
-    return known
-
-
-def _is_told(n: fx.Node, known: Mapping[Any, tuple[int, int]]) -> bool:
-    """Whether a node is a number that data tells."""
-    value = value_of(n)
-    if isinstance(value, torch.SymFloat):
-        return n.op.startswith("call_")
-    return isinstance(value, torch.SymInt) and not expression_of(value).free_symbols <= known.keys()
-
-
-def _is_computed(n: fx.Node) -> bool:
-    return n.op.startswith("call_") and isinstance(value_of(n), torch.Tensor)
-
-
-def _check_own(graph: fx.GraphModule, tensors: Sequence[fx.Node]) -> None:
-    """UnsupportedError unless these are tensors of their own, row-major; one may be returned several times."""
-    taken = {StorageWeakRef(_tensor(n).untyped_storage()) for n in graph.graph.nodes if _is_given(n)}
-    for n in dict.fromkeys(tensors):
-        value = _tensor(n)
-        memory = StorageWeakRef(value.untyped_storage())
-        order = memory_order(value)
-        row_major = value.is_contiguous() if order is None else order == sorted(order)  # the former may ask for guards
-        if memory in taken or not row_major:
-            raise UnsupportedError(f"%{n.name} is returned in memory that is shared, or in another order")
-        taken.add(memory)
-
-
-def _is_given(n: fx.Node) -> bool:
-    return n.op in ("placeholder", "get_attr") and isinstance(value_of(n), torch.Tensor)
 
 
 def _tensor(n: fx.Node) -> torch.Tensor:
@@ -470,15 +334,19 @@ def _shape(n: fx.Node) -> migraphx.shape:
     if type(value_of(n)) in NUMBERS:
         return migraphx.shape(type_name(NUMBERS[type(value_of(n))]), [1])
     value = _tensor(n)
-    numbers = [int(s) for s in value.shape if _is_number(s)]
+    numbers = [int(s) for s in value.shape if is_number(s)]
     if len(numbers) == value.ndim:
         return migraphx.shape(type_name(value.dtype), numbers)
-    ends = [(int(s), int(s)) if _is_number(s) else (0, UNBOUNDED) for s in value.shape]
+    ends = [(int(s), int(s)) if is_number(s) else (0, UNBOUNDED) for s in value.shape]
     return migraphx.shape(type_name(value.dtype), dyn_dims=[migraphx.shape.dynamic_dimension(a, b) for a, b in ends])
 
 
-def _is_number(size: Any) -> bool:
-    return isinstance(size, int) or size.node.expr.is_Integer
+OF_TENSORS: Mapping[Any, Any] = {
+    operator.truediv: aten.div.Tensor, operator.mul: aten.mul.Tensor, operator.add: aten.add.Tensor,
+    operator.sub: aten.sub.Tensor, operator.neg: aten.neg.default, operator.pow: aten.pow.Tensor_Scalar,
+    torch.sym_float: aten.clone.default,
+}  # fmt: skip
+"""Python's functions of numbers, and what they are of tensors."""
 
 
 class _Converter(MGXInterpreter):
@@ -582,11 +450,32 @@ class _Converter(MGXInterpreter):
         name, value = self.node.name, value_of(self.node)
         if name in self.given or name in self.constants:
             return self.given[name] if name in self.given else self.constant(self.constants[name])
-        if isinstance(value, torch.SymInt) and str(value.node.expr) in self.lengths:
-            return self.lengths[str(value.node.expr)]
+        if isinstance(value, torch.SymInt | torch.SymFloat) and self.node.users:
+            return self._number(value.node.expr)
         if self.node.users:
             raise UnsupportedError(f"%{name} is a number that no input's size tells")
         return None
+
+    def _number(self, expression: Any) -> int | float:
+        if str(expression) in self.lengths:
+            return self.lengths[str(expression)]
+        lengths = {s: self.lengths[str(s)] for s in expression.free_symbols if str(s) in self.lengths}
+        if len(lengths) < len(expression.free_symbols):
+            raise UnsupportedError(f"%{self.node.name} is a number that no input's size tells")
+        return sympy_interp(PythonReferenceAnalysis, lengths, expression)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Floats that are computed of sizes differ from run to run as these do: they are tensors without dimensions."""
+        if isinstance(value_of(self.node), torch.SymFloat):
+            args, kwargs = tree_map(self._of_size, (args, kwargs))
+            if any(isinstance(x, Value) for x in tree_leaves((args, kwargs))):
+                target = OF_TENSORS.get(target, target)
+        return super().call_function(target, args, kwargs)
+
+    def _of_size(self, x: Any) -> Any:
+        if x is None or isinstance(x, int | float | Value):
+            return x
+        return self.builder.full(x, torch.float64)
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         return args[0]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
+from torch.utils._sympy.functions import Max as sympy_Max
 
 from torch_migraphx.fx.border import fake_of, foreign
 from torch_migraphx.fx.fake_mode import fake_mode
@@ -73,10 +75,21 @@ def memory_order(value: torch.Tensor) -> list[int] | None:
     order = sorted((d for d, n in enumerate(value.shape) if expression_of(n) != 1), key=lambda d: -steps[d])
     step: Any = 1
     for d in reversed(order):
-        if expression_of(value.stride(d)) != step:
+        if not same_size(value.stride(d), step):
             return None
         step *= expression_of(value.shape[d])
     return order
+
+
+def same_size(a: Any, b: Any) -> bool:
+    """Whether two numbers of elements or bytes are equal, where no length is 0: then no element is anywhere."""
+    a, b = (sympy.sympify(expression_of(x)).replace(sympy_Max, _of_some) for x in (a, b))
+    return sympy.expand(a - b) == 0
+
+
+def _of_some(*lengths: Any) -> Any:
+    """max(1, n) is n where there are some."""
+    return next((n for n in lengths if n != 1), 1) if len(lengths) == 2 and 1 in lengths else sympy_Max(*lengths)
 
 
 def known(x: Any, mode: FakeTensorMode, number: Callable[[Any], Any] = number_of) -> Any:

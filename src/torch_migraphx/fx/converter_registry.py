@@ -28,7 +28,7 @@ NO_MEANING_HERE = frozenset(
         "cudnn_enable", "cudnn_enabled", "requires_grad",
     }
 )  # fmt: skip
-"""Arguments that change no value on one device and are dropped; `out` must not be given."""
+"""Arguments that change no value on one device and are dropped; an `out` that is optional must not be given."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,10 @@ class Converter:
         missing = [name for name, value in bound.items() if value is REQUIRED]
         if missing:
             raise TypeError(f"{target_name(self.target)}: missing {', '.join(missing)}")
-        if bound.get("out") is not None:
+        read = {known for _, known, default in self.arguments if known == "out" and default is REQUIRED}
+        if bound.get("out") is not None and not read:
             raise UnsupportedError("writes into `out`")
-        return {name: value for name, value in bound.items() if name not in NO_MEANING_HERE}
+        return {name: value for name, value in bound.items() if name not in NO_MEANING_HERE - read}
 
     def __call__(self, b: Builder, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         return self.function(b, **self.bind(args, kwargs))

@@ -117,11 +117,15 @@ def _make(gm: fx.GraphModule, n: fx.Node) -> None:
     gm.graph.erase_node(n)
 
 
+def reads_no_element(target: Any) -> bool:
+    """Whether an operator that draws asks its tensor for sizes, strides and type alone."""
+    return target is BERNOULLI or str(target).partition(".")[2].partition(".")[0].endswith("_like")
+
+
 def _read_nothing(n: fx.Node) -> None:
     """Let a draw that looks at a tensor's shape alone read an empty one: it can then go ahead of what is computed."""
     read = n.args[0] if n.args else None
-    looks = n.target is BERNOULLI or str(n.target).partition(".")[2].partition(".")[0].endswith("_like")
-    if not looks or not isinstance(read, fx.Node):
+    if not reads_no_element(n.target) or not isinstance(read, fx.Node):
         return
     value = read.meta.get("val")
     if not read.all_input_nodes or not isinstance(value, torch.Tensor):

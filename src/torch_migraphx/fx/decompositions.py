@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import zip_longest
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch._higher_order_ops.flex_attention import flex_attention, math_attention
+from torch.utils._python_dispatch import _disable_current_modes
 
+from torch_migraphx.fx.concrete import memory_order
 from torch_migraphx.fx.functions import combinations, corrcoef, cov, gaussian_nll_loss, nanquantile, quantile
 
 aten = torch.ops.aten
@@ -40,8 +43,23 @@ def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
     if input.device.type != "cpu":
         return NotImplemented  # its kernel draws in another order than bernoulli's
     kept = torch.empty_like(input, dtype=torch.bool)
-    mask = aten.bernoulli.p(kept, 1 - p)
+    order = memory_order(kept) or []
+    if order == sorted(order) or not _drawn_in_memory_order():
+        mask = aten.bernoulli.p(kept, 1 - p)
+    else:
+        order = [*(set(range(kept.ndim)) - set(order)), *order]
+        mask = aten.bernoulli.p(kept.permute(order), 1 - p).permute([order.index(d) for d in range(kept.ndim)])
     return input * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
+
+
+@cache
+def _drawn_in_memory_order() -> bool:
+    """Whether eager's dropout draws for elements as they lie in memory, which depends on the processor's vendor."""
+    with _disable_current_modes(), torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        transposed = torch.empty(64, 2, dtype=torch.bool).t().bernoulli_(0.5)
+        torch.manual_seed(0)
+        return not torch.equal(transposed, torch.empty(2, 64, dtype=torch.bool).bernoulli_(0.5))
 
 
 # ---- gradients that torch 2.11 has no decomposition for ----

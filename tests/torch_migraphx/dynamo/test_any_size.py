@@ -128,20 +128,20 @@ def test_weights_that_change(made: list[any_size.AnySize]) -> None:
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("function", "once"),
     [
-        lambda x: (x, x + 1),
-        lambda x: [y := x * 2, y.t()],
-        lambda x: [y := x * 2, y[1:]],
-        lambda x: (x.repeat(2, 1).sort(0)[0], x.shape[0]),
-        lambda x: torch.special.airy_ai(x) + x.shape[1],
-        lambda x: [part * 2 for part in x.split(x.shape[0] - 1)],
+        (lambda x: (x, x + 1), True),
+        (lambda x: [y := x * 2, y.t()], True),
+        (lambda x: [y := x * 2, y[1:]], True),
+        (lambda x: (x.repeat(2, 1).sort(0)[0], x.shape[0]), True),
+        (lambda x: torch.special.airy_ai(x) + x.shape[1], False),
+        (lambda x: [part * 2 for part in x.split(x.shape[0] - 1)], True),
     ],
 )
-def test_what_is_compiled_for_each_size(function: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Outputs that are inputs, or share memory; what torch computes. A number beside them is none."""
+def test_what_is_one_program(function: Any, once: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Outputs that are inputs, or share memory, leave one program; what torch computes is compiled for each size."""
     fast = torch.compile(function, backend="migraphx", dynamic=True)
-    with torch.no_grad():
+    with torch.no_grad(), caplog.at_level("INFO"):
         for n in (3, 4):
             x = torch.randn(n, 5)
             got, want = fast(x), function(x)
@@ -149,7 +149,7 @@ def test_what_is_compiled_for_each_size(function: Any, caplog: pytest.LogCapture
                 assert (g == w) if isinstance(w, int) else g.stride() == w.stride()
                 if isinstance(w, Tensor):
                     assert_close(g.numpy(), w.numpy(), scale=16)
-    assert "a bug" not in caplog.text
+    assert "a bug" not in caplog.text and ("not compiled for all sizes" in caplog.text) != once
 
 
 @pytest.mark.parametrize("fallback", ["torch", "error"])
@@ -219,12 +219,13 @@ def test_numbers_that_no_tensor_tells(made: list[any_size.AnySize]) -> None:
 
 
 def test_numbers_that_may_be_negative(made: list[any_size.AnySize]) -> None:
-    """No tensor has so many elements: each is compiled by itself."""
+    """No tensor has so many elements: there is a program for all sizes for each of them."""
     fast = torch.compile(lambda x, k: x + torch.full([x.shape[0]], k), backend="migraphx", dynamic=True)
     with torch.no_grad():
-        for n, k in ((5, 9), (6, -3), (7, 4)):
+        for n, k in ((5, 9), (6, -3), (7, 9), (9, -3)):
             x = torch.randn(n)
             assert_close(fast(x, k).numpy(), (x + k).numpy())
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -452,6 +453,28 @@ def test_what_is_counted_along_an_open_length(function: Any, made: list[any_size
             for g, w in zip(*((v if isinstance(v, tuple | list) else [v]) for v in (got, want)), strict=True):
                 assert_close(g.numpy(), w.numpy())
     assert len(made) == len(graphs)
+
+
+@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * (1 / x.shape[0]),
+        lambda x: x * -(x.shape[0] / 7) + x.shape[1] / 2 - 1.5,
+        lambda x: x.clamp(max=x.shape[1] / 20).double() * x.shape[1] ** -0.5,
+    ],
+)
+def test_floats_of_sizes(function: Any, backend: str, made: list[any_size.AnySize]) -> None:
+    fast = torch.compile(function, backend=backend, dynamic=True)
+    with torch.no_grad():
+        for rows, columns in ((4, 5), (7, 3), (9, 11)):
+            x = torch.randn(rows, columns) * 4
+            got, want = fast(x), function(x)
+            assert got.dtype == want.dtype
+            assert_close(got.numpy(), want.numpy())
+    (one,) = made
+    executable: Any = one.program.executable
+    assert len(executable.region.forms) == 1
 
 
 @pytest.mark.parametrize(

@@ -367,16 +367,14 @@ def test_shapes_share_their_weights(monkeypatch):
     layers = nn.Sequential(nn.Linear(64, 80), nn.GELU()).eval()
 
     def model(x):
-        """Outputs that share memory: one program a size."""
-        y = layers(x)
-        return y, y.t()
+        """A part runs in torch: one program a size."""
+        return torch.special.airy_ai(layers(x))
 
     fast = torch.compile(model, backend="migraphx", dynamic=True)
     with torch.no_grad():
         for n in (2, 5, 3):
             x = torch.randn(n, 64)
-            for got, want in zip(fast(x), model(x), strict=True):
-                same(got, want)
+            same(fast(x), model(x))
     programs: list[list[Any]] = [backends._programs(m) for m in seen]
     weights = [[id(w) for p in one for w in p.executable.weights] for one in programs]
     assert len(weights) == 3 and weights[0] and weights == [weights[0]] * 3

@@ -105,11 +105,14 @@ def test_what_would_run_in_torch_as_one_error():
         compiled(layer, fallback="error")(X).sum().backward()
 
 
+LAST = torch.channels_last
 DRAWS = {
     "no tensor among its inputs": lambda x: x + torch.rand(4, 6),
     "a decomposition draws others": lambda x: torch.bernoulli(x / 24),
     "a permutation": lambda x: x[torch.randperm(4)],
     "dropout": lambda x: F.dropout(x, 0.5, True),
+    "dropout of a transposed tensor": lambda x: F.dropout(x.t(), 0.5, True) * 2,
+    "dropout of channels in lanes": lambda x: F.dropout((x[:2].view(1, 3, 2, 2) + 1).to(memory_format=LAST), 0.5, True),
 }
 
 

@@ -130,20 +130,78 @@ def with_heads(b: Builder, key: Value, heads: int) -> Value:
     return b.view(repeated, [*batch, heads, length, size])
 
 
-def scores_logsumexp(
+def attention_scores(
     b: Builder, query: Value, key: Value, mask: Value | None, is_causal: bool, scale: float | None
 ) -> Value:
-    """log(sum(exp(query @ key.T * scale + mask))) over the keys; dead code unless a backward reads it."""
+    """query @ key.T * scale + mask, in float, or double where query is; `key` has as many heads as `query`."""
     n = len(lens(query))
-    key = with_heads(b, key, lens(query)[-3])
     wide = torch.promote_types(dtype_of(query), torch.float32)
     transposed = b.permute(key, [*range(n - 2), n - 1, n - 2])
-    factor = 1 / math.sqrt(max(lens(query)[-1], 1)) if scale is None else scale
-    scores = b.cast(b.pointwise("mul", b.matmul(query, transposed), factor), wide)
+    scores = b.cast(b.pointwise("mul", b.matmul(query, transposed), score_factor(query, scale)), wide)
     if is_causal:
         scores = b.causal_scores(scores)
     if mask is not None and dtype_of(mask) == torch.bool:
         scores = b.where(b.expand(mask, lens(scores)), scores, b.full(-torch.inf, wide, lens(scores)))
     elif mask is not None:
         scores = b.pointwise("add", scores, b.cast(mask, wide))
-    return b.logsumexp(scores, axes=[n - 1], keepdims=False)
+    return scores
+
+
+def score_factor(query: Value, scale: float | None) -> float:
+    return 1 / math.sqrt(max(lens(query)[-1], 1)) if scale is None else scale
+
+
+def scores_logsumexp(
+    b: Builder, query: Value, key: Value, mask: Value | None, is_causal: bool, scale: float | None
+) -> Value:
+    """log(sum(exp(scores))) over the keys, and 0 where none is seen; dead code unless a backward reads it."""
+    scores = attention_scores(b, query, with_heads(b, key, lens(query)[-3]), mask, is_causal, scale)
+    total = b.logsumexp(scores, axes=[len(lens(query)) - 1], keepdims=False)
+    if mask is None:
+        return total
+    unseen = b.pointwise("equal", total, -torch.inf)
+    return b.where(b.cast(unseen, torch.bool), b.full(0.0, dtype_of(total), lens(total)), total)
+
+
+@converter(aten._scaled_dot_product_flash_attention_for_cpu_backward.default)
+def attention_cpu_backward(
+    b: Builder,
+    grad_out: Value,
+    query: Value,
+    key: Value,
+    value: Value,
+    out: Value,
+    logsumexp: Value,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> tuple[Value, Value, Value]:
+    """The gradients of query, key and value {N, heads, length, size} (2307.08691, algorithm 2, all blocks at once)."""
+    if dropout_p:
+        raise UnsupportedError("attention with dropout draws random numbers")
+    heads, swapped = lens(query)[-3], [0, 1, 3, 2]
+    keys, values = (with_heads(b, x, heads) for x in (key, value))
+    scores = attention_scores(b, query, keys, attn_mask, is_causal, scale)
+    wide = dtype_of(scores)
+    seen = b.exp(b.pointwise("sub", scores, b.view(logsumexp, [*lens(query)[:-1], 1])))
+    own = b.reduce_sum(b.cast(b.pointwise("mul", grad_out, out), wide), axes=[3])
+    by_weight = b.cast(b.matmul(grad_out, b.permute(values, swapped)), wide)
+    by_score = b.pointwise(
+        "mul", b.pointwise("mul", seen, b.pointwise("sub", by_weight, own)), score_factor(query, scale)
+    )
+    narrow_seen, by_score = (b.cast(x, dtype_of(query)) for x in (seen, by_score))
+    by_key = b.matmul(b.permute(by_score, swapped), query)
+    by_value = b.matmul(b.permute(narrow_seen, swapped), grad_out)
+    return b.matmul(by_score, keys), summed_heads(b, by_key, key), summed_heads(b, by_value, value)
+
+
+def summed_heads(b: Builder, gradient: Value, key: Value) -> Value:
+    """The gradient of `key` of that of `with_heads(key)`."""
+    n, heads, length, size = lens(gradient)
+    own = lens(key)[1]
+    if own == heads:
+        return gradient
+    return b.view(
+        b.reduce_sum(b.view(gradient, [n, own, heads // own, length, size]), axes=[2]), [n, own, length, size]
+    )

@@ -115,7 +115,7 @@ def batch_norm_functional(
     count = sizes[0]
     for n in sizes[2:]:
         count *= n
-    unbiased = b.pointwise("mul", var, count / max(count - 1, 1))
+    unbiased = b.pointwise("div", b.pointwise("mul", var, count), max(count - 1, 1))
     return y, mean, scale, _mixed(b, running_mean, mean, momentum), _mixed(b, running_var, unbiased, momentum)
 
 

@@ -95,12 +95,6 @@ BY_CONVERTER: dict[str, list[Sample]] = {
         {"query": f(5, 8), "key": f(7, 8), "value": f(7, 8)},
     ],
     "attention.attention_math": [QKV, SQUARE | {"is_causal": True}],
-    "attention.attention_cpu": [
-        SQUARE,
-        SQUARE | {"is_causal": True},
-        SQUARE | {"attn_mask": f(2, 4, 5, 5), "scale": 0.3},
-        {"query": f(2, 4, 5, 8), "key": f(2, 2, 5, 8), "value": f(2, 2, 5, 8)},
-    ],
     "convolution.conv": CONV,
     "convolution.conv_transpose": TRANSPOSED,
     "convolution.convolution": [

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from tests.torch_migraphx.fx.converters.samples import NAN, SIZES, X4, Sample, each, f, i, m
+from tests.torch_migraphx.fx.converters.samples import NAN, SIZES, SQUARE, X4, Sample, each, f, i, m
 
 
 def of_convolution(x: torch.Tensor, weight: torch.Tensor, groups: int = 1, transposed: bool = False, **how) -> Sample:
@@ -35,6 +35,14 @@ def of_pool(n: int, x: torch.Tensor, **how) -> Sample:
     return {"grad_output": f(*pool(x, *how.values()).shape), "input": x} | how
 
 
+def of_attention(keys: int = 7, key_heads: int = 4, **how) -> Sample:
+    query, key, value = f(2, 4, 5, 8), f(2, key_heads, keys, 8), f(2, key_heads, keys, 8)
+    out, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, **how)
+    given = {"query": query, "key": key, "value": value, "out": out, "logsumexp": logsumexp}
+    return {"grad_out": f(2, 4, 5, 8), "dropout_p": 0.0, "is_causal": False} | given | how
+
+
+UNSEEN = torch.zeros(5, 7).index_fill(0, torch.tensor([2]), -math.inf)
 X5 = f(1, 2, 6, 5, 7)
 CORE: dict[str, list[Sample]] = {
     "backward.convolution_backward": [
@@ -54,6 +62,21 @@ CORE: dict[str, list[Sample]] = {
         {"grad_output": f(6, 1, 7), "input": X4[0]},
     ],
     "backward._adaptive_avg_pool3d_backward": [{"grad_output": f(1, 2, 4, 2, 3), "input": X5}],
+    "attention.attention_cpu": [
+        SQUARE,
+        SQUARE | {"is_causal": True},
+        SQUARE | {"attn_mask": f(2, 4, 5, 5), "scale": 0.3},
+        SQUARE | {"attn_mask": UNSEEN[:, :5]},
+        {"query": f(2, 4, 5, 8), "key": f(2, 2, 5, 8), "value": f(2, 2, 5, 8)},
+    ],
+    "attention.attention_cpu_backward": [
+        of_attention(),
+        of_attention(5, is_causal=True),
+        of_attention(attn_mask=f(2, 4, 5, 7), scale=0.3),
+        of_attention(attn_mask=UNSEEN),
+        of_attention(key_heads=2),
+        of_attention(5, 1, is_causal=True),
+    ],
     "reduction.pdist": [{"input": f(5, 3), "p": p} for p in (0.0, 1.0, 2.0, math.inf)],
     "pointwise.angle": [{"input": f(3, 4)}, {"input": NAN}, {"input": i(5)}],
     "pointwise.hypot": [{"input": f(3, 4), "other": f(4)}, {"input": NAN, "other": NAN.flip(0)}],
