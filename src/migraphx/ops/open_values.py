@@ -82,10 +82,11 @@ def plain(value: np.ndarray, type: str) -> np.ndarray:
 def computed(op: Operation, values: Sequence[np.ndarray], shape: Shape) -> np.ndarray | None:
     """What `op` gives, of this shape, where that is small; None where values that are made of sizes must be plain."""
     computes = op.pure and type(op).compute is not Operation.compute  # else by a module of its own: layers
-    if shape.type == "tuple" or is_open(shape.lens) or shape.elements > SMALL or not computes:
+    if not computes or shape.type == "tuple" or is_open(shape.lens) or shape.elements > SMALL:
         return None
-    made = _of_sizes(op, values, shape.type) if any(map(is_open_array, values)) else np.asarray(op.compute(*values))
-    return None if any(map(is_open, op.attributes().values())) else made
+    if any(map(is_open, op.attributes().values())):
+        return None
+    return _of_sizes(op, values, shape.type) if any(map(is_open_array, values)) else np.asarray(op.compute(*values))
 
 
 def _of_sizes(op: Operation, values: Sequence[np.ndarray], type: str) -> np.ndarray | None:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from torch_migraphx.fx.any_size_results import numbers_of_sizes
+from torch_migraphx.fx.any_size_results import Places, numbers_of_sizes, sizes_of
 from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.decompose import reads_no_element
 from torch_migraphx.fx.graph_info import called, draws, refusal, value_of
@@ -36,7 +36,8 @@ class DrawsAhead:
         if options.fallback == "error":
             raise UnsupportedError("torch draws the random numbers, so that they are eager's")
         inputs = gm.graph.find_nodes(op="placeholder")
-        self._draws = [_draw(n, inputs) for n in nodes]
+        known = sizes_of(inputs)
+        self._draws = [_draw(n, known) for n in nodes]
         self.values = [n.meta["val"] for n in nodes]
         self.graph = copied(gm)
         new = dict(zip(gm.graph.nodes, self.graph.graph.nodes, strict=True))
@@ -65,12 +66,12 @@ class DrawsAhead:
         return lambda *args: function(*args, *self.of(args))
 
 
-def _draw(n: fx.Node, inputs: Sequence[fx.Node]) -> OfInputs:
+def _draw(n: fx.Node, known: Places) -> OfInputs:
     """What draws as a node does, of the inputs' sizes."""
     if not isinstance(n.meta.get("val"), torch.Tensor):
         raise UnsupportedError(f"{called(n)} gives more than a tensor")
     leaves, spec = tree_flatten((n.args, n.kwargs))
-    told = [_argument(x, n, inputs) if isinstance(x, fx.Node) else lambda _, x=x: x for x in leaves]
+    told = [_argument(x, n, known) if isinstance(x, fx.Node) else lambda _, x=x: x for x in leaves]
     target: Any = n.target
 
     def draw(given: Sequence[Any]) -> Any:
@@ -80,14 +81,14 @@ def _draw(n: fx.Node, inputs: Sequence[fx.Node]) -> OfInputs:
     return draw
 
 
-def _argument(x: fx.Node, n: fx.Node, inputs: Sequence[fx.Node]) -> OfInputs:
+def _argument(x: fx.Node, n: fx.Node, known: Places) -> OfInputs:
     """A number, or a tensor of which only sizes, strides and type count."""
     value = value_of(x)
     if isinstance(value, torch.SymInt | int):
-        number = numbers_of_sizes([value], inputs)
+        number = numbers_of_sizes([value], known)
         return lambda given: number(given)[0]
     if not isinstance(value, torch.Tensor) or not reads_no_element(n.target):
         raise UnsupportedError(f"{called(n)} draws by what the graph computes")
-    layout, rank = numbers_of_sizes((*value.shape, *value.stride()), inputs), value.ndim
+    sizes, strides = (numbers_of_sizes(of, known) for of in (value.shape, value.stride()))
     how: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
-    return lambda given: torch.empty_strided(layout(given)[:rank], layout(given)[rank:], **how)
+    return lambda given: torch.empty_strided(sizes(given), strides(given), **how)

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from torch_migraphx.fx.any_size_results import numbers_of_sizes
+from torch_migraphx.fx.any_size_results import numbers_of_sizes, sizes_of
 from torch_migraphx.fx.border import foreign
 from torch_migraphx.fx.concrete import memory_order, same_size
 from torch_migraphx.fx.converters.shape import dense_order
@@ -25,12 +25,12 @@ def with_open_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Calla
     Only those that leave gaps or hold an element several times (`in_memory_order` permutes the others).
     UnsupportedError where the inputs' sizes do not tell the strides.
     """
-    inputs = gm.graph.find_nodes(op="placeholder")
+    known = sizes_of(gm.graph.find_nodes(op="placeholder"))
     wanted: dict[int, Callable[[Sequence[Any]], tuple[int, ...]]] = {}
     for k, n in enumerate(gm.graph.output_node().args[0]):  # type: ignore[arg-type]
         value = value_of(n) if isinstance(n, fx.Node) and n.op != "placeholder" else None
         if isinstance(value, torch.Tensor) and not _known(value) and memory_order(value) is None:
-            wanted[k] = numbers_of_sizes(value.stride(), inputs)
+            wanted[k] = numbers_of_sizes(value.stride(), known)
     if not wanted:
         return function
 
@@ -161,7 +161,8 @@ def shared_memory(gm: fx.GraphModule) -> tuple[fx.GraphModule, Sharing] | None:
     Of outputs of open sizes UnsupportedError where the inputs' sizes do not tell how they lie.
     """
     nodes = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
-    inputs = {n: k for k, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
+    inputs = {n: k for k, n in enumerate(gm.graph.find_nodes(op="placeholder"))}
+    known = sizes_of(inputs)
     groups: dict[StorageWeakRef, list[int]] = {}
     for k, n in enumerate(nodes):
         value = _promised(n)
@@ -180,7 +181,7 @@ def shared_memory(gm: fx.GraphModule) -> tuple[fx.GraphModule, Sharing] | None:
         for k in group:
             value = nodes[k].meta["val"]
             layout = (*value.shape, *value.stride(), value.storage_offset() - start)
-            views[k] = _View(place, base in inputs, numbers_of_sizes(layout, list(inputs)))
+            views[k] = _View(place, base in inputs, numbers_of_sizes(layout, known))
             given[k] = None
     if not views:
         return gm, lambda function: function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -42,7 +42,7 @@ class Number:
     """What is computed of the sizes of inputs: `symbols` says where each lies, in which input and dimension of it."""
 
     expression: Any  # sympy's
-    symbols: Mapping[Any, tuple[int, int]]
+    symbols: Places
 
     def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
         return self.at({s: length_at(args, place) for s, place in self.symbols.items()})
@@ -73,6 +73,8 @@ class Told:
 
 
 Result = Computed | Given | Number | Constant | Told
+Places = Mapping[Any, tuple[int, int]]
+"""Of symbols: in which input, and which dimension of it, each is a length."""
 
 
 def results_of(graph: fx.GraphModule, placeholders: Sequence[fx.Node]) -> tuple[list[fx.Node], list[Result] | None]:
@@ -84,34 +86,34 @@ def results_of(graph: fx.GraphModule, placeholders: Sequence[fx.Node]) -> tuple[
     )
     if not outputs:
         raise UnsupportedError("it computes no tensor")
-    results = [_result(n, outputs, placeholders) for n in returned]
+    results = [_result(n, outputs, placeholders, known) for n in returned]
     return outputs, None if results == [Computed(k) for k in range(len(outputs))] else results
 
 
-def _result(n: Any, outputs: Sequence[fx.Node], placeholders: Sequence[fx.Node]) -> Result:
+def _result(n: Any, outputs: Sequence[fx.Node], placeholders: Sequence[fx.Node], known: Places) -> Result:
     if not isinstance(n, fx.Node):
         return Constant(n)
     value = value_of(n)
     if n in outputs:
         return (Computed if isinstance(value, torch.Tensor) else Told)(outputs.index(n))
     if isinstance(value, torch.SymInt | torch.SymFloat):
-        return _number(value, placeholders)
+        return _number(value, known)
     if n in placeholders and isinstance(value, torch.Tensor):
         return Given(placeholders.index(n))
     raise UnsupportedError(f"%{n.name} is returned, which the program does not compute")
 
 
 def numbers_of_sizes(
-    numbers: Sequence[int | torch.SymInt], placeholders: Sequence[fx.Node]
+    numbers: Sequence[int | torch.SymInt], known: Places
 ) -> Callable[[Sequence[Any]], tuple[int, ...]]:
     """What says these numbers of a call's inputs; UnsupportedError where their sizes do not tell them."""
-    found = [Constant(s) if isinstance(s, int) else _number(s, placeholders) for s in numbers]
+    found = [Constant(s) if isinstance(s, int) else _number(s, known) for s in numbers]
     symbols = {s: place for f in found if isinstance(f, Number) for s, place in f.symbols.items()}
 
     @lru_cache(maxsize=64)
     def told(*lengths: int) -> tuple[int, ...]:
-        known = dict(zip(symbols, lengths, strict=True))
-        return tuple([f.at(known) if isinstance(f, Number) else f.value for f in found])
+        at = dict(zip(symbols, lengths, strict=True))
+        return tuple([f.at(at) if isinstance(f, Number) else f.value for f in found])
 
     return lambda args: told(*[length_at(args, place) for place in symbols.values()])
 
@@ -122,19 +124,18 @@ def length_at(args: Sequence[Any], place: tuple[int, int]) -> int:
     return x.shape[place[1]] if isinstance(x, torch.Tensor) else x
 
 
-def _number(value: torch.SymInt | torch.SymFloat, placeholders: Sequence[fx.Node]) -> Number | Constant:
+def _number(value: torch.SymInt | torch.SymFloat, known: Places) -> Number | Constant:
     """A size, of those of the inputs."""
     expression = expression_of(value)
     if expression.is_Integer:
         return Constant(int(expression))
-    known = sizes_of(placeholders)
     if not expression.free_symbols <= known.keys():
         raise UnsupportedError(f"it returns {expression}, which no input's size tells")
     return Number(expression, {s: known[s] for s in expression.free_symbols})
 
 
-def sizes_of(placeholders: Sequence[fx.Node]) -> dict[Any, tuple[int, int]]:
-    """Where the symbols lie that are lengths of the inputs: in which input and dimension of it."""
+def sizes_of(placeholders: Iterable[fx.Node]) -> Places:
+    """Where the symbols lie that are lengths of the inputs."""
     known: dict[Any, tuple[int, int]] = {}
     for k, p in enumerate(placeholders):
         x = value_of(p)
@@ -143,7 +144,7 @@ def sizes_of(placeholders: Sequence[fx.Node]) -> dict[Any, tuple[int, int]]:
     return known
 
 
-def _is_told(n: fx.Node, known: Mapping[Any, tuple[int, int]]) -> bool:
+def _is_told(n: fx.Node, known: Places) -> bool:
     """Whether a node is a number that data tells."""
     value = value_of(n)
     if not isinstance(value, torch.SymInt | torch.SymFloat) or expression_of(value).free_symbols <= known.keys():

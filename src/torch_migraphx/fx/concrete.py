@@ -83,6 +83,8 @@ def memory_order(value: torch.Tensor) -> list[int] | None:
 
 def same_size(a: Any, b: Any) -> bool:
     """Whether two numbers of elements or bytes are equal, where no length is 0: then no element is anywhere."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
     a, b = (sympy.sympify(expression_of(x)).replace(sympy_Max, _of_some) for x in (a, b))
     return sympy.expand(a - b) == 0
 

@@ -37,13 +37,6 @@ class Encoder(nn.Module):
         return F.gelu(self.out(y) + x)[:, : length // 2] * length + torch.arange(length // 2)[None, :, None]
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Any:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[any_size.AnySize]:
     """The functions for any size that were made."""

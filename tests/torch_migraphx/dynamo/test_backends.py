@@ -20,13 +20,6 @@ from torch_migraphx.dynamo import backends, migraphx_pretraced_backend
 REF: dict[str, Any] = {"target": "ref"}
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
 def compiled(model, backend="migraphx", **options):
     return torch.compile(model, backend=backend, options=REF | options)
 

@@ -17,13 +17,6 @@ from torch_migraphx.fx import any_size
 SIZES = (4, 6, 5, 9)
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Any:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The programs that were made, for all sizes or for one."""
