@@ -135,12 +135,13 @@ def _number(value: torch.SymInt | torch.SymFloat, known: Places) -> Number | Con
 
 
 def sizes_of(placeholders: Iterable[fx.Node]) -> Places:
-    """Where the symbols lie that are lengths of the inputs."""
+    """Where the symbols lie that are lengths of the inputs; a ragged tensor's are no numbers."""
     known: dict[Any, tuple[int, int]] = {}
     for k, p in enumerate(placeholders):
         x = value_of(p)
-        sizes = x.shape if isinstance(x, torch.Tensor) else [x] if isinstance(x, torch.SymInt) else ()
-        known |= {expression_of(s): (k, d) for d, s in enumerate(sizes) if not is_number(s)}
+        sizes = x.shape if isinstance(x, torch.Tensor) else [x]
+        open_sizes = {d: s for d, s in enumerate(sizes) if isinstance(s, torch.SymInt) and s.node.is_symbolic()}
+        known |= {expression_of(s): (k, d) for d, s in open_sizes.items() if not is_number(s)}
     return known
 
 
