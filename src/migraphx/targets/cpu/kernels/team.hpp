@@ -31,8 +31,9 @@ struct Team {
 
     Range share(int64_t total, int64_t grain = 1) const { return split(total, grain, tid, size); }
 
-    // As the i-th of `count` parts of this thread's share: shares of a team that is `count` times as large.
-    Team part(int i, int count) const { return {tid + i * size, size * count, stop, caller}; }
+    // As the i-th of `count` parts of this thread's share: shares of a team that is `count` times as large, side by side,
+    // so that a thread has the same rows in however many parts they come, and finds them in the cache of its own core.
+    Team part(int i, int count) const { return {tid * count + i, size * count, stop, caller}; }
     // As a team of its own, which takes all.
     Team alone() const { return {0, 1, stop, caller}; }
 
