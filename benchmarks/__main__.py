@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks.engines import ENGINES, IMAGES_ALSO, ISAS, NOT_HELD, READS_INT8, READS_ONNX
 from benchmarks.machine import Meter, describe
-from benchmarks.models import CASES
+from benchmarks.models import CASES, MAIN
 from benchmarks.table import markdown
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -231,7 +231,8 @@ def say(text: str) -> None:
 def parse() -> Options:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--models", default=",".join(CASES), help="comma-separated; default: all")
+    main = ",".join(case.name for case in MAIN)
+    parser.add_argument("--models", default=main, help=f"of {', '.join(CASES)}; default: {main}")
     parser.add_argument("--peers", default=PEERS, help=f"of {', '.join(ENGINES)}; default: {PEERS}")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=1)

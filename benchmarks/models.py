@@ -102,6 +102,18 @@ def minilm() -> nn.Module:
     return Field(library.BertModel(library.BertConfig(**sizes), add_pooling_layer=False), "last_hidden_state")
 
 
+def distilbert() -> nn.Module:
+    """DistilBERT: the last hidden state."""
+    library = import_transformers()
+    return Field(library.DistilBertModel(library.DistilBertConfig()), "last_hidden_state")
+
+
+def deit_tiny() -> nn.Module:
+    """A vision transformer of 12 layers of 192, patches of 16."""
+    transformer = import_torchvision().models.VisionTransformer
+    return transformer(224, 16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768)
+
+
 def gpt2() -> nn.Module:
     """GPT-2 (124 M): logits, without a cache of keys and values."""
     library = import_transformers()
@@ -120,20 +132,33 @@ def _vision(name: str) -> Case:
     return Case(name, lambda: torchvision_model(name), _picture, image=True)
 
 
-CASES = {
-    case.name: case
-    for case in (
-        _vision("resnet50"),
-        _vision("mobilenet_v2"),
-        _vision("densenet121"),
-        _vision("efficientnet_b0"),
-        _vision("convnext_tiny"),
-        _vision("vit_b_16"),
-        Case("bert", bert, _tokens(128, 30522), image=False),
-        Case("minilm", minilm, _tokens(128, 30522), image=False),
-        Case("gpt2", gpt2, _tokens(64, 50257), image=False),
-    )
-}
+MAIN = (
+    _vision("resnet50"),
+    _vision("mobilenet_v2"),
+    _vision("densenet121"),
+    _vision("efficientnet_b0"),
+    _vision("convnext_tiny"),
+    _vision("vit_b_16"),
+    Case("bert", bert, _tokens(128, 30522), image=False),
+    Case("minilm", minilm, _tokens(128, 30522), image=False),
+    Case("gpt2", gpt2, _tokens(64, 50257), image=False),
+)
+"""What is measured if nothing is named."""
+ALSO = (
+    _vision("mobilenet_v3_large"),
+    _vision("mnasnet1_0"),
+    _vision("shufflenet_v2_x1_0"),
+    _vision("squeezenet1_1"),
+    _vision("regnet_x_400mf"),
+    _vision("regnet_y_800mf"),
+    _vision("resnext50_32x4d"),
+    _vision("googlenet"),
+    _vision("swin_t"),
+    Case("deit_tiny", deit_tiny, _picture, image=True),
+    Case("distilbert", distilbert, _tokens(128, 30522), image=False),
+)
+"""Others of the same families."""
+CASES = {case.name: case for case in (*MAIN, *ALSO)}
 
 
 def build(name: str, batch: int = 1) -> tuple[nn.Module, tuple[Tensor, ...]]:

@@ -193,8 +193,11 @@ def _compiled(frozen: bool) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
     return make
 
 
-def _by_inductor(mode: str) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
+def _by_inductor(mode: str, freezing: bool = False) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
     def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+        from torch._inductor import config  # other engines must not pay for it
+
+        config.freezing = freezing
         compiled = torch.compile(model, mode=mode)
         return lambda: compiled(*inputs)
 
@@ -206,6 +209,7 @@ ENGINES: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], Run]] = {
     "eager_graph": _eager_graph,
     "inductor": _by_inductor("default"),
     "reduce_overhead": _by_inductor("reduce-overhead"),
+    "reduce_overhead_freezing": _by_inductor("reduce-overhead", freezing=True),
     "max_autotune": _by_inductor("max-autotune"),
     "openmgx_fx": _lowered,
     "openmgx": _compiled(frozen=False),
@@ -217,53 +221,73 @@ OURS = ("openmgx_fx", "openmgx", "openmgx_frozen", "openmgx_int8", "openmgx_fp8"
 TORCHS = [name for name in ENGINES if name not in OURS]
 
 
-def measured(case: GpuCase, engine: str, device: str, seconds: float) -> dict[str, Any]:
-    """One engine on one case, in this process: from the first use of the device on it waits for its turn."""
+def measured(case: GpuCase, engine: str, device: str, seconds: float, aside: bool) -> dict[str, Any]:
+    """One engine on one case, in this process: from the first use of the device on it waits for its turn.
+
+    `aside`: it compiles while another process has its turn, so that `first` says little.
+    """
     torch.manual_seed(0)
     torch.set_grad_enabled(False)
     model = randomize(case.build())
     inputs = case.inputs()
-    with open(LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends the device is its own
-        return alone(case, engine, device, seconds, model, inputs)
-
-
-def alone(
-    case: GpuCase, engine: str, device: str, seconds: float, model: nn.Module, inputs: tuple[Tensor, ...]
-) -> dict[str, Any]:
-    """The engine on the model, while nobody else has the device."""
     torch.backends.cudnn.allow_tf32 = False  # float is float; products are so by default
-    inputs = tuple(x.to(device) for x in inputs)
-    exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
+    with open(LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        inputs = tuple(x.to(device) for x in inputs)
+        exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
+        if aside:
+            wait(device)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        run, found = answered(case, engine, device, model, inputs, exact)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends the device is its own
+        return found | timed(run, device, seconds)
+
+
+def answered(
+    case: GpuCase, engine: str, device: str, model: nn.Module, inputs: tuple[Tensor, ...], exact: Tensor
+) -> tuple[Run, dict[str, Any]]:
+    """The engine on the model, and what its first answer took and is worth."""
     model = model.to(device, case.dtype)
     if case.image and engine not in OURS:
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     inputs = tuple(x.to(case.dtype) if x.is_floating_point() else x for x in inputs)
-    synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
+    if device == "cuda":
+        torch.cuda.empty_cache()
     begin = time.perf_counter()
     run = ENGINES[engine](model, inputs)
     answer = run()
-    synchronize()
+    wait(device)
     first = time.perf_counter() - begin
-    error = float((answer.double() - exact).abs().max() / exact.abs().max())
+    return run, {"first": first, "error": float((answer.double() - exact).abs().max() / exact.abs().max())}
+
+
+def timed(run: Run, device: str, seconds: float) -> dict[str, Any]:
+    """Synchronised calls for so many seconds."""
     for _ in range(5):
         run()
-    synchronize()
+    wait(device)
     times: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 5:
         begin = time.perf_counter()
         run()
-        synchronize()
+        wait(device)
         times.append(time.perf_counter() - begin)
     memory = torch.cuda.max_memory_allocated() if device == "cuda" else 0
     p90 = statistics.quantiles(times, n=10)[-1]
-    return {"ms": 1e3 * statistics.median(times), "p90_ms": 1e3 * p90, "first": first, "error": error, "torch": memory}
+    return {"ms": 1e3 * statistics.median(times), "p90_ms": 1e3 * p90, "torch": memory}
 
 
-def in_a_process(case: str, engine: str, device: str, seconds: float) -> dict[str, Any]:
+def wait(device: str) -> None:
+    """Until the device has nothing left to do."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def in_a_process(case: str, engine: str, device: str, seconds: float, aside: bool) -> dict[str, Any]:
     """As `measured`, elsewhere; an engine that fails says why."""
     command = [sys.executable, "-m", "benchmarks.gpu.models", "--one", case, engine, "--device", device]
+    command += ["--aside", "1"] if aside else []
     try:
         done = subprocess.run(
             [*command, "--seconds", str(seconds)], capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
@@ -282,18 +306,20 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join([*TORCHS, "openmgx_fx", "openmgx", "openmgx_frozen"]))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--aside", type=int, default=0, help="compile in so many processes while another is measured")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--one", nargs=2, metavar=("CASE", "ENGINE"), help="in this process; prints one line of JSON")
     chosen = parser.parse_args()
     if chosen.one:
         case, engine = chosen.one
-        print(json.dumps(measured(CASES[case], engine, chosen.device, chosen.seconds)))
+        print(json.dumps(measured(CASES[case], engine, chosen.device, chosen.seconds, bool(chosen.aside))))
         return
     results: dict[str, dict[str, Any]] = {case: {} for case in chosen.cases.split(",")}
     jobs = [(case, engine) for case in results for engine in chosen.engines.split(",")]
     name = torch.cuda.get_device_name() if chosen.device == "cuda" else "cpu"
-    with ThreadPoolExecutor(AHEAD) as pool:
-        made = pool.map(lambda job: in_a_process(job[0], job[1], chosen.device, chosen.seconds), jobs)
+    aside = bool(chosen.aside)
+    with ThreadPoolExecutor(chosen.aside or AHEAD) as pool:
+        made = pool.map(lambda job: in_a_process(job[0], job[1], chosen.device, chosen.seconds, aside), jobs)
         for (case, engine), found in zip(jobs, made, strict=True):
             results[case][engine] = found
             short = found.get("failed", "")[-300:] or {k: float(f"{v:.4g}") for k, v in found.items()}

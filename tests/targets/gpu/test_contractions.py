@@ -380,8 +380,8 @@ def test_fast_math_alone_takes_thirds(gpu_target: str) -> None:
         made = built(lambda b, x, y: b.dot(x, y), Shape("float", (512, 512)), Shape("float", (512, 512)))
         made.compile(migraphx.get_target(gpu_target), fast_math=fast_math)
         executable: Any = made.executable
-        (kernel,) = executable.plan.kernels
-        assert ('"thirds", ' in kernel.source) is fast_math
+        product = executable.plan.kernels[0]  # on a chip where the depth is divided another one adds up
+        assert ('"thirds", ' in product.source) is fast_math
 
 
 @pytest.mark.parametrize("constant", [True, False])
