@@ -253,10 +253,13 @@ def test_distances_in_buckets() -> None:
 
 @pytest.mark.parametrize("columns", [False, True])
 def test_recurrent_weights_of_eight_bits(columns: bool) -> None:
-    """As the standard's layer with the real weights, to which ONNX Runtime only comes near."""
-    w, r = (RNG.integers(-128, 128, (1, 4, 12), np.int8), RNG.integers(-128, 128, (1, 3, 12), np.int8))
+    """As the standard's layer with the real weights, to which ONNX Runtime only comes near.
+
+    Weights have 7 bits: without VNNI it adds pairs of products in 16 bits, which larger ones overflow.
+    """
+    w, r = (RNG.integers(-64, 64, (1, 4, 12), np.int8), RNG.integers(-64, 64, (1, 3, 12), np.int8))
     lens = (1, 12) if columns else (1,)
-    scales = [np.abs(f(*lens)) / 100 for _ in range(2)]
+    scales = [np.abs(f(*lens)) / 50 for _ in range(2)]
     zeros = [np.zeros(lens, np.int8)] * 2
     x, bias, h = f(5, 2, 4), f(1, 24), f(1, 2, 3)
     real = [

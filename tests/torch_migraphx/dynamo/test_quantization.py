@@ -91,8 +91,12 @@ def test_resnet18_is_one_program_of_integers():
     lowered = lower_to_mgx(quantized, [x], fallback="error")
     found = kernels(lowered)
     assert (found["quant_convolution"], found["quant_dot"], found["convolution"], found["dot"]) == (20, 1, 0, 0)
+    exact = lower_to_mgx(quantized, [x], target="ref", suppress_accuracy_check=True)
     with torch.no_grad():
-        assert (lowered(x) - quantized(x)).norm() < 0.02 * quantized(x).norm()
+        assert (lowered(x) - exact(x)).norm() < 0.02 * exact(x).norm()
+        # Torch multiplies floats: some codes lie on the other side of a rounding, which costs what quantizing does.
+        assert (lowered(x) - quantized(x)).norm() < 1.5 * (model(x) - quantized(x)).norm()
+        assert (lowered(x) - model(x)).norm() < 0.05 * model(x).norm()
 
 
 class Products(nn.Module):
