@@ -128,7 +128,7 @@ def test_the_workflow_of_the_documents(asymmetric, convert):
 
 
 SEVEN_BITS = ao.default_per_channel_weight_observer.with_args(quant_min=-64, quant_max=63)
-"""Of weights that meet a sigmoid's 8 bits: without VNNI torch adds pairs of products in 16 bits, which others overflow."""
+"""Of weights that meet a sigmoid's 8 bits: without VNNI torch adds pairs of products in 16 bits, which overflow."""
 
 
 class Everything(nn.Module):
