@@ -67,11 +67,18 @@ inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024, MOST_PARTS = 1 << 18;
 
 // Nanoseconds of work of one thread. Longer parts: nobody would look whether the run is to end. From BALANCED on a share
 // comes in parts, so that a thread that is ahead can take some of another's: cores that others share differ in speed from
-// moment to moment, by a third on a Zen 3, where parts of a millisecond left products 8 to 15 % slower. A kernel of up to
-// LITTLE is not worth a word to the others, one of up to WAKING is not worth waking who sleeps.
-inline constexpr int64_t LONGEST = 5'000'000, BALANCED = 250'000, LITTLE = 2'000, WAKING = 60'000;
-inline constexpr int64_t SETTLED = 2'000'000;  // ns that a thread stays on the core that it went to
+// moment to moment, by a third on a Zen 3, where parts of a millisecond left products 8 to 15 % slower. With AMX each part
+// of a product splits its operands anew, and so parts are few. A kernel of up to LITTLE is not worth a word to the
+// others, one of up to WAKING is not worth waking who sleeps.
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
+inline constexpr int64_t BALANCED = 1'000'000;
+inline constexpr int FEW_PARTS = 4;
+#else
+inline constexpr int64_t BALANCED = 250'000;
 inline constexpr int FEW_PARTS = 16;
+#endif
+inline constexpr int64_t LONGEST = 5'000'000, LITTLE = 2'000, WAKING = 60'000;
+inline constexpr int64_t SETTLED = 2'000'000;  // ns that a thread stays on the core that it went to
 
 inline char* address(const Program& g, const Place& place) {
     int64_t offset = place.offset;
