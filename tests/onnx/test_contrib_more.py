@@ -251,15 +251,16 @@ def test_distances_in_buckets() -> None:
         np.testing.assert_array_equal(got, table[found].transpose(2, 0, 1)[None])
 
 
+@pytest.mark.parametrize("most", [128, 64])
 @pytest.mark.parametrize("columns", [False, True])
-def test_recurrent_weights_of_eight_bits(columns: bool) -> None:
+def test_recurrent_weights_of_eight_bits(columns: bool, most: int) -> None:
     """As the standard's layer with the real weights, to which ONNX Runtime only comes near.
 
-    Weights have 7 bits: without VNNI it adds pairs of products in 16 bits, which larger ones overflow.
+    Without VNNI it adds pairs of products in 16 bits, which weights of more than 7 bits overflow.
     """
-    w, r = (RNG.integers(-64, 64, (1, 4, 12), np.int8), RNG.integers(-64, 64, (1, 3, 12), np.int8))
+    w, r = (RNG.integers(-most, most, (1, 4, 12), np.int8), RNG.integers(-most, most, (1, 3, 12), np.int8))
     lens = (1, 12) if columns else (1,)
-    scales = [np.abs(f(*lens)) / 50 for _ in range(2)]
+    scales = [np.abs(f(*lens)) / 100 for _ in range(2)]
     zeros = [np.zeros(lens, np.int8)] * 2
     x, bias, h = f(5, 2, 4), f(1, 24), f(1, 2, 3)
     real = [
@@ -271,8 +272,9 @@ def test_recurrent_weights_of_eight_bits(columns: bool) -> None:
     case = Case("DynamicQuantizeLSTM", inputs, (0, 1, 2), (1, 2), given)
     for got, value in zip(alone(case), want, strict=True):
         assert_close(got, value, scale=4.0)
-    for near, value in zip(theirs(*model_of([case])), want, strict=True):
-        np.testing.assert_allclose(near, value, atol=0.05)
+    if most <= 64:
+        for near, value in zip(theirs(*model_of([case])), want, strict=True):
+            np.testing.assert_allclose(near, value, atol=0.05)
 
 
 def test_hash_of_strings() -> None:

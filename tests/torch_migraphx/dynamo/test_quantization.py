@@ -94,7 +94,8 @@ def test_resnet18_is_one_program_of_integers():
     exact = lower_to_mgx(quantized, [x], target="ref", suppress_accuracy_check=True)
     with torch.no_grad():
         assert (lowered(x) - exact(x)).norm() < 0.02 * exact(x).norm()
-        # Torch multiplies floats: some codes lie on the other side of a rounding, which costs what quantizing does.
+        # Torch multiplies floats: some codes lie on the other side of a rounding, and the layers behind spread that,
+        # until it costs what quantizing does. Its own answers in float and in double are 3.4 % apart here.
         assert (lowered(x) - quantized(x)).norm() < 1.5 * (model(x) - quantized(x)).norm()
         assert (lowered(x) - model(x)).norm() < 0.05 * model(x).norm()
 
