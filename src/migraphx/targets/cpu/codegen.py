@@ -145,7 +145,8 @@ def _list(names: dict[Kernel, str]) -> str:
         declarations.append(f"void {name}(const Team&, char* const*, const int64_t*, char*);")
         if kernel.scratch:
             declarations.append(f"int64_t {name}_scratch(const int64_t*);")
-        entries.append(f"{{{name}, {f'{name}_scratch' if kernel.scratch else 'nullptr'}}},")
+        scratch = f"{name}_scratch" if kernel.scratch else "nullptr"
+        entries.append(f"{{{name}, {scratch}{', true' if kernel.coarse else ''}}},")
     return LIST.substitute(declarations="\n".join(declarations), kernels="\n    ".join(entries) or "{nullptr, nullptr}")
 
 

@@ -122,8 +122,8 @@ int64_t h0_1_scratch(const int64_t*);
 void k3(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
     {k0, nullptr},
-    {h0_0, h0_0_scratch},
-    {h0_1, h0_1_scratch},
+    {h0_0, h0_0_scratch, true},
+    {h0_1, h0_1_scratch, true},
     {k3, nullptr},
 };
 

@@ -57,7 +57,7 @@ void h0_0(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_0_scratch(const int64_t*);
 const Kernel kernels[] = {
     {k0, nullptr},
-    {h0_0, h0_0_scratch},
+    {h0_0, h0_0_scratch, true},
 };
 
 }  // namespace mgx

@@ -124,6 +124,7 @@ def contract(
     label: str,
     origin: str,
     instances: tuple[Instances, ...] = (),
+    coarse: bool = False,
 ) -> Call:
     """A call of `head(t, ..., p0, p1, epi, scratch)`, which reads `numbers` and those of the epilogue."""
     views = (*operands, *epilogue.views, epilogue.write)
@@ -134,7 +135,8 @@ def contract(
         f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"
         f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
     )
-    kernel = Kernel(text, (header, "access.hpp", "math.hpp"), scratch=True, instances=instances, heavy=True)
+    headers = (header, "access.hpp", "math.hpp")
+    kernel = Kernel(text, headers, scratch=True, instances=instances, heavy=True, coarse=coarse)
     return Call(kernel, views[:-1], (epilogue.write,), numbers.values, label, origin)
 
 
@@ -224,7 +226,8 @@ def winograd_call(
     fill = params.cpp(numbers)
     head = f"{name}(t, {fill}, p0, p1, epi, scratch);"
     scratch, views = f"{name}_scratch({fill})", (x, packed)
-    return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, "convolution", origin, (engine(*views),))
+    label, own = "convolution", (engine(*views),)
+    return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, label, origin, own, coarse=True)
 
 
 def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
@@ -287,9 +290,8 @@ def banded_call(bands: Bands, origin: str, last: Convolution | None = None) -> C
     label = f"{before.call.label}, depthwise" if bands.call is None else f"{bands.call.label}, convolution"
     epilogue, own = last.epilogue if last else bands.epilogue, (engine(before.x, before.packed), taps("float"))
     text, scratch = "\n    ".join(lines), f"banded_scratch({fill})"
-    return replace(
-        contract(text, scratch, "banded.hpp", views, numbers, epilogue, label, origin, own), also=bands.flops
-    )
+    call = contract(text, scratch, "banded.hpp", views, numbers, epilogue, label, origin, own, coarse=True)
+    return replace(call, also=bands.flops)
 
 
 def pool_call(

@@ -32,6 +32,7 @@ class Kernel:
     scratch: bool = False
     instances: tuple[Instances, ...] = ()
     heavy: bool = False  # most of the compiler's work is here and not in `instances`
+    coarse: bool = False  # parts of a thread's share do some of the same work, and so are to be few
 
 
 CppCall = Call[Kernel]

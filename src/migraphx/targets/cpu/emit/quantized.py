@@ -68,8 +68,8 @@ def vnni_winograd_call(x: View, packed: View, params: Conv, epilogue: Epilogue, 
     head = f"winograd_words(t, {fill}, {vnni_operand(x)}, p1, epi, scratch);"
     micro = "int32_t, Pair, int32_t"
     engine = Instances("quant.hpp", (f"void run_micro<{micro}>(int, int, const Micro<{micro}>&)",), stops=True)
-    scratch, views = f"winograd_words_scratch({fill})", (x, packed)
-    return contract(head, scratch, "winograd_words.hpp", views, numbers, epilogue, label, origin, (engine,))
+    scratch, header = f"winograd_words_scratch({fill})", "winograd_words.hpp"
+    return contract(head, scratch, header, (x, packed), numbers, epilogue, label, origin, (engine,), coarse=True)
 
 
 def int4_gemm_call(

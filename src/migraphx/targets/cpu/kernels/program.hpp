@@ -67,16 +67,16 @@ inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024, MOST_PARTS = 1 << 18;
 
 // Nanoseconds of work of one thread. Longer parts: nobody would look whether the run is to end. From BALANCED on a share
 // comes in parts, so that a thread that is ahead can take some of another's: cores that others share differ in speed from
-// moment to moment, by a third on a Zen 3, where parts of a millisecond left products 8 to 15 % slower. With AMX each part
-// of a product splits its operands anew, and so parts are few. A kernel of up to LITTLE is not worth a word to the
-// others, one of up to WAKING is not worth waking who sleeps.
+// moment to moment, by a third on a Zen 3, where parts of a millisecond left products 8 to 15 % slower. Of coarse kernels
+// parts are longer and fewer, and of all kernels with AMX, where each part of a product splits its operands anew. A kernel
+// of up to LITTLE is not worth a word to the others, one of up to WAKING is not worth waking who sleeps.
 #if defined(__AMX_BF16__) || defined(__AMXBF16__)
-inline constexpr int64_t BALANCED = 1'000'000;
-inline constexpr int FEW_PARTS = 4;
+inline constexpr bool COARSE = true;
 #else
-inline constexpr int64_t BALANCED = 250'000;
-inline constexpr int FEW_PARTS = 16;
+inline constexpr bool COARSE = false;
 #endif
+inline constexpr int64_t BALANCED = 250'000, BALANCED_COARSE = 1'000'000;
+inline constexpr int FEW_PARTS = 16, FEW_COARSE = 4;
 inline constexpr int64_t LONGEST = 5'000'000, LITTLE = 2'000, WAKING = 60'000;
 inline constexpr int64_t SETTLED = 2'000'000;  // ns that a thread stays on the core that it went to
 
@@ -119,10 +119,12 @@ inline int64_t follow(Program& g, int64_t n) {
     }
 }
 
-inline int64_t parts_of(const Step& s, int threads) {
+inline int64_t parts_of(const Program& g, const Step& s, int threads) {
+    const bool coarse = COARSE || g.kernels[s.kernel].coarse;
+    const int64_t few = threads == 1 ? 1 : coarse ? FEW_COARSE : FEW_PARTS;
+    const int64_t balanced = coarse ? BALANCED_COARSE : BALANCED, share = s.work / threads;
     int64_t parts = 1;  // a power of two: a matrix divides well among so many
-    const int64_t share = s.work / threads;
-    while (parts < MOST_PARTS && share / parts > (threads > 1 && parts < FEW_PARTS ? BALANCED : LONGEST)) parts *= 2;
+    while (parts < MOST_PARTS && share / parts > (parts < few ? balanced : LONGEST)) parts *= 2;
     return parts;
 }
 
@@ -137,7 +139,7 @@ inline void run_alone(const Program& g, const Step& s, int tid, bool caller) {
     char* p[MOST_VIEWS];
     addresses(g, s, p);
     const Team team{0, 1, g.stop, caller};
-    const int count = int(parts_of(s, 1));
+    const int count = int(parts_of(g, s, 1));
     for (int i = 0; i < count && !team.stopped(); ++i) run_part(g, s, team.part(i, count), tid, p);
 }
 
@@ -161,7 +163,7 @@ inline void advance(Program& g, int64_t n, int tid) {
             run_alone(g, s, tid, me.caller);
             ++n;
         } else {
-            return g.board.open({n, parts_of(s, g.threads)}, s.work > WAKING);
+            return g.board.open({n, parts_of(g, s, g.threads)}, s.work > WAKING);
         }
         note_time(g, here);
     }

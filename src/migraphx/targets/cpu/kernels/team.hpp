@@ -51,6 +51,7 @@ struct Team {
 struct Kernel {
     void (*run)(const Team&, char* const* p, const int64_t* a, char* scratch);
     int64_t (*scratch)(const int64_t* a);  // bytes per thread; null where the kernel needs none
+    bool coarse = false;                   // parts of a share do some of the same work, and so are to be few
 };
 
 // A program's kernels, by their numbers. What runs programs reads them, and is the same object in all of them.
