@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.nn.modules.module import _has_any_global_hook
 from torch.utils._pytree import tree_leaves
 
 import migraphx
@@ -127,6 +128,21 @@ class Alike:
             alive.append(spec.laid_out(inputs[at]))
             found[at] = alive[-1].data_ptr()
         return found
+
+
+def is_observed(module: nn.Module) -> bool:
+    """Whether a call of it is more than a call of its class's `forward`: somebody traces it, or has hooks there."""
+    own = module.__dict__
+    return bool(
+        is_fx_symbolic_tracing()
+        or own["_forward_hooks"]
+        or own["_forward_pre_hooks"]
+        or own["_backward_hooks"]
+        or own["_backward_pre_hooks"]
+        or "forward" in own
+        or _has_any_global_hook()
+        or module._compiled_call_impl is not None
+    )
 
 
 class ForInference(nn.Module):

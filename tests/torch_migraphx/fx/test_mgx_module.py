@@ -293,3 +293,47 @@ def test_threads_are_those_that_torch_is_set_to(monkeypatch):
 
 def copied_to_cpu(plain):
     return MGXModule(plain.program.clone(compiled=False), plain.input_names, plain.output_names, target="cpu")
+
+
+class _Halved(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+
+def test_a_lowered_module_that_is_one_program_is_a_module_all_the_same() -> None:
+    """Its call goes to the program at once, and still sees hooks, other forwards, other parts and an edited graph."""
+    model, x, seen = nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval(), torch.randn(2, 4), list[str]()
+    lowered = lower_to_mgx(model, [x])
+    want = model(x).detach()
+    assert_close(lowered(x), want)
+    assert_close(lowered(**{str(lowered.graph.find_nodes(op="placeholder")[0].target): x}), want)
+    (name,) = [n for n, m in lowered.named_children() if isinstance(m, MGXModule)]
+    program = lowered.get_submodule(name)
+    for module, who in ((lowered, "outer"), (program, "inner")):
+        handles = [
+            module.register_forward_pre_hook(lambda *_, who=who: seen.append(f"{who} before")),
+            module.register_forward_hook(lambda *_, who=who: seen.append(f"{who} behind")),
+        ]
+        assert_close(lowered(x), want)
+        assert seen == [f"{who} before", f"{who} behind"]
+        for handle in handles:
+            handle.remove()
+        seen.clear()
+    with nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module).__name__)):
+        lowered(x)
+    assert seen == ["MGXModule", type(lowered).__name__]
+    program.forward = lambda x: torch.zeros(2, 3)
+    assert_close(lowered(x), torch.zeros(2, 3))
+    del program.forward
+    for same in (copy.deepcopy(lowered), pickle.loads(pickle.dumps(lowered))):
+        assert_close(same(x), want)
+    with pytest.raises(TypeError):
+        lowered(x, x)
+    setattr(lowered, name, _Halved())
+    assert_close(lowered(x), x / 2)
+    setattr(lowered, name, program)
+    with lowered.graph.inserting_before(lowered.graph.output_node()):
+        more = lowered.graph.call_function(torch.neg, lowered.graph.output_node().args)
+    lowered.graph.output_node().args = (more,)
+    lowered.recompile()
+    assert_close(lowered(x), -want)

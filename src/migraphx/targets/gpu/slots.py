@@ -57,6 +57,8 @@ class Slots:
     def take(self, stream: int) -> Slot:
         """A slot for a run in a stream: the stream's own, one whose run is over, a new one, or the oldest."""
         with self._lock:
+            if self._idle and self._idle[-1].stream == stream:  # as in most programs
+                return self._idle.pop()
             slot = next((s for s in reversed(self._idle) if s.stream == stream), None)
             slot = slot or next((s for s in self._idle if s.event.done()), None)
             if slot is None and self._idle and self._count >= MOST:
