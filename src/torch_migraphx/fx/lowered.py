@@ -100,7 +100,7 @@ class LoweredModule(SplitModule):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The answer. A graph that is one program is that program's call: small models are called in microseconds."""
         program = self._modules.get(self._alone) if self._alone and not kwargs else None
-        if isinstance(program, MGXModule) and not (is_observed(self) or is_observed(program)):
+        if isinstance(program, MGXModule) and not is_observed(self, program):
             return program.forward(*args)
         return super().__call__(*args, **kwargs)
 

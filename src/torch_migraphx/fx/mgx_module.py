@@ -130,19 +130,17 @@ class Alike:
         return found
 
 
-def is_observed(module: nn.Module) -> bool:
-    """Whether a call of it is more than a call of its class's `forward`: somebody traces it, or has hooks there."""
-    own = module.__dict__
-    return bool(
-        is_fx_symbolic_tracing()
-        or own["_forward_hooks"]
-        or own["_forward_pre_hooks"]
-        or own["_backward_hooks"]
-        or own["_backward_pre_hooks"]
-        or "forward" in own
-        or _has_any_global_hook()
-        or module._compiled_call_impl is not None
-    )
+def is_observed(*modules: nn.Module) -> bool:
+    """Whether a call of one is more than a call of its class's `forward`: somebody traces it, or has hooks there."""
+    if is_fx_symbolic_tracing() or _has_any_global_hook():
+        return True
+    for module in modules:
+        own = module.__dict__
+        if own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
+            return True
+        if "forward" in own or module._compiled_call_impl is not None:
+            return True
+    return False
 
 
 class ForInference(nn.Module):

@@ -63,38 +63,6 @@ def test_what_a_run_copies_and_that_it_makes_nothing_later() -> None:
     assert stream == DEFAULT
 
 
-class _Image:
-    """A MemoryImage that notes in the device's log when it is asked."""
-
-    def __init__(self, device: Recorder, same: bool) -> None:
-        self._device, self._same = device, same
-
-    def same(self) -> bool:
-        self._device.log.append(("compare",))
-        return self._same
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_memory_is_compared_while_the_device_works(same: bool) -> None:
-    """Not where a run in vain would be heard of: in a graph of the caller's, or by the check of an index."""
-    device = Recorder()
-    made, checked = chain(device), chain(device, checks=("first",))
-    for executable_ in (made, checked):
-        executable_.run_at([A], [B])
-    device.taken()
-    image: Any = _Image(device, same)
-    assert made.run_unless_changed(image, [A], [B]) is same
-    assert kinds(device.taken()) == ["launch", "compare"]
-    assert checked.run_unless_changed(image, [A], [B]) is same
-    assert kinds(device.taken()) == ["compare", *["launch"] * same]
-    device.recording.add(3)
-    assert made.run_unless_changed(image, [A], [B], 3) is same
-    assert [k for k in kinds(device.taken()) if k in ("compare", "work")] == ["compare", *["work"] * 3 * same]
-
-
 def test_sizes_are_arguments_so_that_another_length_needs_no_other_kernels() -> None:
     loaded: list[set[Kernel]] = []
 

@@ -54,16 +54,6 @@ def current_device() -> CudaDevice:
     return found
 
 
-class _Own(threading.local):
-    """What a thread has of a device: answers of the driver, asked for at each run, have a place once and for all."""
-
-    def __init__(self) -> None:
-        self.context, self.capturing = ctypes.c_void_p(), ctypes.c_int()
-        self.to_context, self.to_capturing = byref(self.context), byref(self.capturing)
-        self.stream: _Stream | None = None
-        self.ahead: Ahead | None = None
-
-
 class CudaDevice:
     """One GPU, in its primary context, which torch and CUDA's libraries use too."""
 
@@ -79,7 +69,7 @@ class CudaDevice:
         self._context = self.driver.handle("primary_context", self._device)
         self.chip = f"cuda:{10 * self.attribute(names.MAJOR) + self.attribute(names.MINOR)}"
         self.findings = Findings()
-        self._own = _Own()
+        self._own = threading.local()
         self._functions: dict[Kernel, CudaFunction] = {}
         self._lock = threading.Lock()
         self.capture_lock = threading.RLock()  # CUDA refuses to wait for a context of which a stream is captured
@@ -118,9 +108,7 @@ class CudaDevice:
     # ---- contexts and streams ----
 
     def current(self) -> AbstractContextManager[Any]:
-        own = self._own
-        self.driver.context(own.to_context)
-        return CURRENT if own.context.value == self._context else self._pushed()
+        return CURRENT if self.driver.handle("context") == self._context else self._pushed()
 
     @contextmanager
     def _pushed(self) -> Iterator[None]:
@@ -142,15 +130,15 @@ class CudaDevice:
                 self.driver.capture_mode(byref(mode))
 
     def stream(self) -> int:
-        own = self._own
-        if own.stream is None:
-            own.stream = _Stream(self)
-        return own.stream.handle
+        made = getattr(self._own, "stream", None)
+        if made is None:
+            made = self._own.stream = _Stream(self)
+        return made.handle
 
     def capturing(self, stream: int) -> bool:
-        own = self._own
-        self.driver.stream_capturing(stream, own.to_capturing)
-        return own.capturing.value != 0
+        state = ctypes.c_int()
+        self.driver.stream_capturing(stream, byref(state))
+        return state.value != 0
 
     def synchronise(self, stream: int | None = None) -> None:
         with self.current():
@@ -244,7 +232,7 @@ class CudaDevice:
                 begun.want(kernel)
 
         with Ahead(self.chip) as begun:
-            before, self._own.ahead = self._own.ahead, begun
+            before, self._own.ahead = getattr(self._own, "ahead", None), begun
             try:
                 yield want
             finally:
@@ -254,7 +242,9 @@ class CudaDevice:
         with self._lock:
             missing = [k for k in dict.fromkeys(kernels) if k not in self._functions]
         given = dict(zip(kernels, codes, strict=True)) if codes else {}
-        made = {k: given[k] for k in missing} if codes else binaries(missing, self.chip, self._own.ahead)
+        made = (
+            {k: given[k] for k in missing} if codes else binaries(missing, self.chip, getattr(self._own, "ahead", None))
+        )
         with self._lock, self._beside_captures():
             for kernel, binary in made.items():
                 if kernel not in self._functions:

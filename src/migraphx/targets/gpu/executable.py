@@ -17,7 +17,6 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
-from migraphx.runtime.memory_image import MemoryImage
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP
 from migraphx.targets.common.constants import content
 from migraphx.targets.common.sections import Outline
@@ -105,19 +104,7 @@ class GpuExecutable:
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
         return {}
 
-    def run_unless_changed(
-        self,
-        image: MemoryImage,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        stream: int | None = None,
-        deadline: Deadline | None = None,
-    ) -> bool:
-        """As those of others; the memory is looked at while the device works, where nobody would hear of a vain run."""
-        if self.checks or self.offload_copy or self.accelerator.capturing(stream or 0):
-            return Executable.run_unless_changed(self, image, inputs, outputs, stream, deadline)
-        self.run_at(inputs, outputs, stream, deadline)
-        return image.same()
+    run_unless_changed = Executable.run_unless_changed
 
     def run_at(
         self,
