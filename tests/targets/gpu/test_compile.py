@@ -116,13 +116,60 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kernel_waits_before_all_else() -> None:
-    text = 'import triton\n\n@triton.jit\ndef f(x,\n      N: tl.constexpr):\n    """What it does."""\n    y = x\n'
+    text = (
+        'import triton\n\n@triton.jit\ndef f(x,\n      N: tl.constexpr):\n    """What it does."""\n    y = tl.load(x)\n'
+    )
     want = (
         "import triton\n\nfrom triton.language.extra.cuda import gdc_launch_dependents, gdc_wait\n@triton.jit\n"
         'def f(x,\n      N: tl.constexpr):\n    """What it does."""\n'
-        "    gdc_wait()\n    gdc_launch_dependents()\n    y = x\n"
+        "    gdc_wait()\n    gdc_launch_dependents()\n    y = tl.load(x)\n"
     )
     assert waiting(text, "f") == want
+
+
+READS = """
+@triton.jit
+def place(n):
+    k = tl.program_id(0) % n
+    return k, tl.minimum(k, 3)
+
+
+@triton.jit
+def read(x, k):
+    k = k + 1
+    return tl.load(x + k)
+
+
+@triton.jit
+def prefetch_columns(x):
+    prefetch(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y = read(x, k)",
+        "y = tl.load(x)",
+        "tl.store(x, k)",
+        "y = unknown(k)",
+        "y = x.load()",
+        "for i in range(k):\n        y = i",
+        "if k:\n        y = k",
+    ],
+)
+def test_a_kernel_knows_its_place_before_it_waits(line: str) -> None:
+    """Arithmetic, also by functions, and what it asks for come first; what may touch memory does not."""
+    first = "    k, m = place(n)\n    k += 1\n    prefetch_columns(x)\n"
+    text = f"{READS}\n\n@triton.jit\ndef f(x, n):\n{first}    {line}\n    tl.store(x, 0)\n"
+    assert f"{first}    gdc_wait()\n    gdc_launch_dependents()\n    {line}\n" in waiting(text, "f")
+
+
+def test_a_kernel_of_arithmetic_alone_waits() -> None:
+    """The kernel after it may count on what was done before this one."""
+    assert "    gdc_wait()\n    gdc_launch_dependents()\n    k = n\n" in waiting(
+        "@triton.jit\ndef f(n):\n    k = n\n", "f"
+    )
 
 
 def test_a_kernel_asks_for_weights_before_it_waits() -> None:

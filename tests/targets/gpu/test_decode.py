@@ -12,10 +12,11 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, permuted
 from migraphx.passes.manager import run_passes
 from migraphx.targets.common.lowering import lower
 from migraphx.targets.gpu.choices import Choices, Config
+from migraphx.targets.gpu.emit.contract import MOST_ROWS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.emit.shell import WAITS
 from migraphx.targets.gpu.facts import H200
@@ -115,6 +116,38 @@ def test_only_weights_are_read_before_a_kernel_waits(name: str) -> None:
         named = {int(n) for n in re.findall(r"\bp(\d+)\b", before)}
         assert named and all(weights[n] for n in named)
         assert "tl.store" not in before and "atomic" not in before
+
+
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("given", [False, True])
+def test_weights_of_many_rows_are_asked_for(given: bool, split: int) -> None:
+    """Of constants and of parameters, which lie still; not what a kernel before computes, nor for too many rows."""
+    x, w, weights = Shape("half", (100, 256)), Shape("half", (64, 256)), RNG.standard_normal((64, 256)).astype("e")
+    config = Config("product", 16, 32, 64, split)
+
+    def build(b: Builder, x: Instruction, *w: Instruction) -> Instruction:
+        return b.dot(x, b.transpose(*w or (b.literal(weights),), permutation=(1, 0)))
+
+    asked = [text for text, _ in calls_of(build, config, x, *[w] * given) if "prefetch_columns(p1," in text]
+    assert len(asked) == 1 and asked[0].index("prefetch_columns") < asked[0].index("product_sums")
+    none = [
+        calls_of(lambda b, x, w: b.dot(x, b.transpose(b.exp(w), permutation=(1, 0))), config, x, w),
+        calls_of(lambda b, x: b.dot(x, b.literal(weights.T)), config, Shape("half", (MOST_ROWS + 1, 256))),
+    ]
+    assert not any("prefetch" in text for found in none for text, _ in found)
+
+
+@pytest.mark.parametrize("channels", [64, 48])
+def test_filters_are_asked_for(channels: int) -> None:
+    """Where the tiles' depth divides the channels: all that a tile needs follows in memory."""
+    w, x = RNG.standard_normal((32, channels, 3, 3)).astype("e"), permuted("half", (1, channels, 9, 9), (0, 2, 3, 1))
+    config = Config("convolution", 16, 32, 32, 2)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        return b.convolution(x, b.literal(w), stride=(1, 1), padding=(1, 1), dilation=(1, 1))
+
+    asked = [text for text, _ in calls_of(build, config, x) if "prefetch_columns(p1, " in text]
+    assert len(asked) == (channels == 64)
 
 
 def test_weights_that_may_change_are_not_read_ahead() -> None:

@@ -27,6 +27,8 @@ FIRST_FP8 = 89  # from which on fp8e4m3fn is converted by one instruction
 HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile scratch
 OBJECTS = 100_000  # new ones between two collections of garbage, which were a sixth of a compilation's time
 WAITS = "# now what others wrote"  # emit/shell.py puts it into texts
+ASKS = {"prefetch_columns"}  # functions of kernels/ahead.py
+ARITHMETIC = {"program_id", "arange", "cdiv", "minimum", "maximum", "where"}  # of triton.language
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 
 
@@ -41,22 +43,41 @@ def target_of(chip: str) -> GPUTarget:
     return GPUTarget("cuda", int(model), 32) if backend == "cuda" else GPUTarget("hip", model, 64)
 
 
+def touches_no_memory(statement: ast.stmt, functions: dict[str, ast.FunctionDef]) -> bool:
+    """Whether it is arithmetic, or asks for weights; `functions`: those that it may call."""
+    for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
+        match call.func:
+            case ast.Attribute(value=ast.Name(id="tl"), attr=name) if name in ARITHMETIC:
+                pass
+            case ast.Name(id=name) if name in ASKS:
+                pass
+            case ast.Name(id=name) if name in functions:
+                inner = functions[name].body
+                if not all(touches_no_memory(s, functions) for s in inner):
+                    return False
+            case _:
+                return False
+    return isinstance(statement, ast.Assign | ast.AugAssign | ast.Return | ast.Expr)
+
+
 def waiting(source: str, name: str) -> str:
     """The text, where kernel `name` waits for the one before it, and then lets the next one start.
 
-    It waits where it says WAITS, else before anything else: all that a kernel reads or overwrites may be the work of
-    those before it, but for weights. What is gained is the time between two kernels: blocks of the next one are there
-    when the last of this one ends, and what they want of memory is on its way. To start it before the wait is slower
-    on an H200: blocks that wait take the place of those that work.
+    It waits where it says WAITS, else behind what it computes of its arguments alone: all that a kernel reads or
+    overwrites may be the work of those before it, but for weights. What is gained is the time between two kernels:
+    blocks of the next one are there when the last of this one ends, they know their places, and the weights that they
+    want are on their way. To start it before the wait is slower on an H200: blocks that wait take the place of those
+    that work.
     """
     tree = ast.parse(source)
     function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
     body = function.body[1:] if ast.get_docstring(function) is not None and len(function.body) > 1 else function.body
     lines = source.splitlines()
     indent = " " * body[0].col_offset
-    begin = body[0].lineno - 1
-    own = range(begin, function.end_lineno or begin)
-    at = next((n for n in own if lines[n] == indent + WAITS), begin)
+    own = range(body[0].lineno - 1, function.end_lineno or body[0].lineno)
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    reads = next(s for s in body if s is body[-1] or not touches_no_memory(s, functions))
+    at = next((n for n in own if lines[n] == indent + WAITS), reads.lineno - 1)
     lines[at:at] = [f"{indent}gdc_wait()", f"{indent}gdc_launch_dependents()"]
     first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
     lines[first - 1 : first - 1] = [WAIT]

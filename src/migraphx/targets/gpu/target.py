@@ -163,6 +163,16 @@ class GpuTarget(Target):
         log.info("compiled in %s", stages)
         return made
 
+    def choices(self, options: CompileOptions) -> Choices:
+        """What is known of the device and of problems that were measured; of others the best guess is taken."""
+        device = self.accelerator
+        facts = facts_of(device.chip, device.identity())
+        if not options.fast_math:  # floats are multiplied as they are
+            facts = replace(facts, third_flops=0)
+        choices = Choices(facts, shipped(device.chip, versions()), recall=Tuner(device).recall)
+        choices.algorithms, choices.plans = algorithms_on(device), plans_on(device)
+        return choices
+
     def _lowered(
         self, program: Program, options: CompileOptions, want: Callable[[Kernel], None] = lambda _: None
     ) -> LoweringContext:
@@ -172,14 +182,9 @@ class GpuTarget(Target):
             if isinstance(call.kernel, Launch) and not has_sizes(call.kernel.kernel):
                 want(call.kernel.kernel)
 
-        device = self.accelerator
-        tuner = Tuner(device)
-        facts = facts_of(device.chip, device.identity())
-        if not options.fast_math:  # floats are multiplied as they are
-            facts = replace(facts, third_flops=0)
-        choices = Choices(facts, shipped(device.chip, versions()), recall=tuner.recall)
-        choices.algorithms, choices.plans = algorithms_on(device), plans_on(device)
+        choices = self.choices(options)
         if options.exhaustive_tune:
+            tuner = Tuner(self.accelerator)
             choices.measure = tuner.want
             lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
             tuner.compile()

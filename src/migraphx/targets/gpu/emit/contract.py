@@ -67,11 +67,11 @@ class Fetched:
     digits: list[str]
 
 
-def fetch(shell: Shell, epilogue: Epilogue) -> Fetched:
+def fetch(shell: Shell, epilogue: Epilogue, begins: bool = False) -> Fetched:
     """Lines that load what the epilogue reads at rows `row` and columns `col`.
 
     The shell has `row` and `col`, one-dimensional, and `rows_in` and `cols_in`, which say which of them exist. Views
-    are added to the shell.
+    are added to the shell. `begins`: the kernel has read nothing yet but weights; those that are read here come first.
     """
     nest = loops((*epilogue.views, epilogue.write), None, epilogue.row_dims)
     fetched = Fetched(
@@ -83,10 +83,12 @@ def fetch(shell: Shell, epilogue: Epilogue) -> Fetched:
         for position, view in enumerate(epilogue.reads)
         if view is not None
     }
-    for position, (view, place, pointer) in places.items():
-        fetched.names[position] = fetched.scope.bind(load_text(pointer, view.type, *place))
-    shell.lines += fetched.scope.lines
-    fetched.scope.lines.clear()
+    for ahead in (True, False):
+        for position, (view, place, pointer) in places.items():
+            if (view.buffer.kind == "weight") == ahead:
+                fetched.names[position] = fetched.scope.bind(load_text(pointer, view.type, *place))
+        shell.lines += [*fetched.scope.lines, *[WAITS] * (begins and ahead)]
+        fetched.scope.lines.clear()
     return fetched
 
 
@@ -181,7 +183,7 @@ def before_sums(
     """Lines before sums of this kind: a product beside them, what the epilogue reads; the epilogue, what is known."""
     if beside is not None:
         return beside.lines(shell, epilogue, config, rows, cols)
-    return epilogue, fetch(shell, epilogue) if fetches_first(config, kind) else None
+    return epilogue, fetch(shell, epilogue, begins=True) if fetches_first(config, kind) else None
 
 
 def takes_beside(config: Config) -> bool:
@@ -246,11 +248,7 @@ def product_calls(
     m = shell.size(o.m, loose=a_strides[0] != 1)
     n = shell.size(o.n, loose=b_strides[1] != 1 and not divides(8, o.n), fine=True)
     k = shell.size(o.k, fine=True)
-    begin, end = "0", k
-    if config.split > 1:
-        each = shell.size(part_depth(o.k, config))
-        shell.lines += [f"begin = tl.program_id(1) * {each}", f"end = tl.minimum(begin + {each}, {k})"]
-        begin, end = "begin", "end"
+    begin, end = part_of_depth(shell, config, part_depth(o.k, config), k)
     if config.tail > 1:
         begin, end = _last_tiles(shell, config, shell.size(part_depth(o.k, config)), k)
     _tile(shell, o, config, m, n)
@@ -270,7 +268,9 @@ def product_calls(
         given = f"{a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col"
         kind = kind_of(o.a.type, o.b.type, thirds(config))
         rows = f"{a_strides[1] == 1}, {b_strides[0] == 1}, {divides(config.k, o.k)}"
-        shell.lines += ask_for_weights(shell, o, config, b, n, begin, end)
+        if b_strides[0] == 1 and not o.batch:
+            names = b, n, shell.stride(b_strides[1], o.b)
+            ask_for_columns(shell, config, o.b, o.m, names, begin, end, part_depth(o.k, config))
         epilogue, fetched = before_sums(shell, epilogue, config, "" if o.batch else kind, beside, m, n)
         shell.lines.append(f'acc = product_sums({given}, "{kind}", {rows}, BK)')
     if o.batch:
@@ -300,31 +300,48 @@ def _vector_lines(
     full = even and (config.split == 1 or (config.split - 1) * part_depth(o.k, config) < o.k)
     shell.lines.append(f"first = vector_weights({first}, {rows}, {full}, BK)")
     whole = not is_open(o.k) and part_depth(o.k, config) <= config.k
-    shell.lines += [WAITS] * (o.b.buffer.kind == "weight")
-    fetched = fetch(shell, epilogue) if config.split == 1 and not o.batch else None
+    constant = o.b.buffer.kind == "weight"
+    if config.split == 1 and not o.batch:
+        fetched = fetch(shell, epilogue, begins=constant)
+    else:
+        fetched = None
+        shell.lines += [WAITS] * constant
     sums = "vector_step" if whole else "vector_sums"
     shell.lines.append(f"acc = {sums}({given}, {rows}, {even}, BK)[None, :]")
     return fetched
 
 
 MOST_ASKED = 1024  # lines of the cache that a program asks for before it waits
-MOST_BYTES = 16 << 20  # of weights
-MOST_ROWS = 32  # of a product whose weights are most of what it reads
+MOST_BYTES = 16 << 20  # of weights, up to which that is faster on an H200
+MOST_ROWS = 4096  # beyond, many programs ask for the same
 LINE = 128  # bytes
+NOT_COMPUTED = ("weight", "input")  # kinds of buffers that are there before the first kernel
 
 
-def ask_for_weights(shell: Shell, o: Operands, config: Config, b: str, n: str, begin: str, end: str) -> list[str]:
-    """Lines that bring weights to the device's cache before the kernel waits: where they are most of what it reads.
+def ask_for_columns(
+    shell: Shell, config: Config, w: View, rows: int, names: tuple[str, str, str], begin: str, end: str, depth: int
+) -> None:
+    """A line that brings a tile's columns of `w` to the device's cache before the kernel waits, where that pays.
 
-    On an H200 that is faster up to MOST_BYTES.
+    `names`: of the pointer, the number of columns and the step between them, whose elements follow one another. The
+    tile needs them from `begin` to `end`, about `depth`. That cache is coherent: what is written later is seen.
     """
-    constant = o.b.buffer.kind == "weight" and o.b.strides[-2] == 1 and not o.batch and config.tail == 1
-    if not constant or hint_of(o.m) > MOST_ROWS or hint_of(o.n * o.k) * o.b.itemsize > MOST_BYTES:
-        return []
-    each = LINE // o.b.itemsize
-    count = max(1, min(MOST_ASKED // config.n, 1 << (hint_of(part_depth(o.k, config)) // each - 1).bit_length()))
-    step = shell.stride(o.b.strides[-1], o.b)
-    return [f"prefetch_columns({b}, {n}, {begin}, {end}, {step}, col, {each}, {count})", WAITS]
+    large = hint_of(rows) > MOST_ROWS or hint_of(w.elements) * w.itemsize > MOST_BYTES
+    if large or w.buffer.kind not in NOT_COMPUTED or config.tail > 1:
+        return
+    pointer, count, step = names
+    each = LINE // w.itemsize
+    lines = max(1, min(MOST_ASKED // config.n, 1 << (hint_of(depth) // each - 1).bit_length()))
+    shell.lines.append(f"prefetch_columns({pointer}, {count}, {begin}, {end}, {step}, col, {each}, {lines})")
+
+
+def part_of_depth(shell: Shell, config: Config, each: int, depth: str, loose: bool = False) -> tuple[str, str]:
+    """Lines that divide the depth where it is split; the texts where a program's part, `each` long, begins and ends."""
+    if config.split == 1:
+        return "0", depth
+    step = shell.size(each, loose=loose)
+    shell.lines += [f"begin = tl.program_id(1) * {step}", f"end = tl.minimum(begin + {step}, {depth})"]
+    return "begin", "end"
 
 
 def part_depth(depth: int, config: Config) -> int:
@@ -430,7 +447,7 @@ def add_parts_call(parts: View, epilogue: Epilogue, sums: str, label: str, origi
         f"cols_in = col < {n_text}",
         f"at = row[:, None] * {n_text} + col[None, :]",
     ]
-    fetched = fetch(shell, epilogue)
+    fetched = fetch(shell, epilogue, begins=True)
     shell.lines.append(f"acc = add_parts({p}, {split}, {part}, at, {INSIDE})")
     finish(shell, epilogue, sums, fetched)
     name = function_name(label + " sum")

@@ -13,7 +13,7 @@ from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.contract import finish
 from migraphx.targets.gpu.emit.shell import Shell
-from migraphx.targets.gpu.emit.spatial import window_text
+from migraphx.targets.gpu.emit.spatial import window_texts
 from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
 
@@ -71,7 +71,7 @@ def pool_call(pool: Pool, write: View, origin: str = "") -> GpuCall:
         lead = 3 - len(pool.behind)
         ends = ", ".join(["0"] * lead + [shell.size(e, loose=True) for e in pool.behind])
         k0, k1, k2 = window.kernel
-        numbers = f"{ends}, {window_text(shell, window, x)}, {k0}, {k1}, {k2}"
+        numbers = f"{ends}, {', '.join(window_texts(shell, window, x).values())}, {k0}, {k1}, {k2}"
         plain = (
             x.type in ("half", "bf16", "float", "double") or x.type in dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
         )

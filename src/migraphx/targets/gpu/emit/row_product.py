@@ -9,7 +9,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.emit.contract import Beside, Operands, fetch, finish, function_name
 from migraphx.targets.gpu.emit.rows import Row
-from migraphx.targets.gpu.emit.shell import WAITS, Shell
+from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall
 
@@ -36,15 +36,14 @@ def row_product_call(
         f"rows_in, cols_in = row < 1, col < {n}",
         f"first = vector_weights({b}, {n}, 0, {k}, 1, {step}, col, True, {o.k == width}, BK)",
     ]
-    shell.lines += [WAITS]
     if beside is not None:
         more, far = shell.pointer(beside.b), shell.stride(beside.b.strides[-1], beside.b)
         line = f"others = vector_weights({more}, {n}, 0, {k}, 1, {far}, col, True, {o.k == width}, BK)"
-        shell.lines.insert(-1, line)
+        shell.lines.append(line)
         epilogue = replace(
             epilogue, reads=tuple(None if n == beside.position else v for n, v in enumerate(epilogue.reads))
         )
-    fetched = fetch(shell, epilogue)
+    fetched = fetch(shell, epilogue, begins=True)
     given = [*(shell.pointer(v) for v in row.reads), *(shell.size(v, row.wide) for v in row.numbers)]
     shell.lines += [
         f"x = row_of({', '.join(given)}, 1, BK)",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from migraphx.ir.module import Module
-from migraphx.ir.size import is_open
+from migraphx.ir.size import divides, is_open
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
@@ -19,10 +19,12 @@ from migraphx.targets.gpu.emit.contract import (
     BYTES,
     Beside,
     add_parts_call,
+    ask_for_columns,
     before_sums,
     finish,
     function_name,
     kind_of,
+    part_of_depth,
     sums_type,
     to_part,
 )
@@ -77,6 +79,11 @@ class Conv:
         return self.w.lens[0] // self.group
 
     @property
+    def follow(self) -> bool:
+        """Whether all numbers of a filter follow one another in memory."""
+        return self.w.strides[:2] == (self.taps * self.channels, self.channels)
+
+    @property
     def line(self) -> int:
         """How many numbers of a window's row follow each other in memory; 0 where they do not."""
         follow = self.group == 1 and self.pixel == self.channels and self.window.dilation[2] == 1
@@ -108,13 +115,20 @@ class Conv:
         return self.taps * -(-self.channels // config.k)
 
 
-def window_text(shell: Shell, window: Window, x: View) -> str:
-    """The window's numbers as kernels/convolution.py takes them; those of leading axes of length 1 are constants."""
-    lead = 3 - (len(x.lens) - 2)
-    texts = []
-    for numbers in (window.size, window.out, window.stride, window.dilation, window.pad):
-        texts += [str(v) if d < lead else shell.size(v, loose=True) for d, v in enumerate(numbers)]
-    return ", ".join(texts)
+def window_texts(shell: Shell, window: Window, x: View) -> dict[str, str]:
+    """The window's numbers by name; those of leading axes of length 1 are constants."""
+    lead, texts = 3 - (len(x.lens) - 2), {}
+    for name in ("size", "out", "stride", "dilation", "pad"):
+        numbers = enumerate(getattr(window, name))
+        texts[name] = ", ".join(str(v) if d < lead else shell.size(v, loose=True) for d, v in numbers)
+    return texts
+
+
+def find_windows(shell: Shell, conv: Conv) -> str:
+    """A line that finds the windows of `row`; what functions of kernels/convolution.py take of them."""
+    texts, found = window_texts(shell, conv.window, conv.x), "image, at0, at1, at2"
+    shell.lines.append(f"{found} = corner(row, {texts['size']}, {texts['out']}, {texts['stride']}, {texts['pad']})")
+    return f"{found}, {texts['size']}, {texts['dilation']}"
 
 
 def conv_calls(
@@ -126,12 +140,8 @@ def conv_calls(
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
     rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns, fine=True)
     count = str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True)
-    begin, end = "0", count
     shell.lines += [f"tiles_m, tiles_n = tl.cdiv({rows}, BM), tl.cdiv({cols}, BN)"]
-    if config.split > 1:
-        each = shell.size(-(-conv.steps(config) // config.split), loose=True)
-        shell.lines += [f"begin = tl.program_id(1) * {each}", f"end = tl.minimum(begin + {each}, {count})"]
-        begin, end = "begin", "end"
+    begin, end = part_of_depth(shell, config, -(-conv.steps(config) // config.split), count, loose=True)
     at = "tl.program_id(0)"
     w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE, fine=True)
     if conv.group > 1:
@@ -148,8 +158,11 @@ def conv_calls(
     kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
+    numbers = find_windows(shell, conv)
+    if config.kernel == "convolution" and conv.group == 1 and conv.follow and divides(config.k, conv.channels):
+        reach = f"({begin}) * BK", f"({end}) * BK", conv.steps(config) * config.k // config.split
+        ask_for_columns(shell, config, conv.w, conv.rows, (w, cols, w_col), *reach)
     epilogue, fetched = before_sums(shell, epilogue, config, kind if conv.group == 1 else "", beside, rows, cols)
-    numbers = window_text(shell, conv.window, conv.x)
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
         if name == "flat":
@@ -226,9 +239,10 @@ def depthwise_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, o
         f"tiles_n = tl.cdiv({cols}, BN)",
         "row = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)",
         "col = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)",
-        f"acc = depthwise_sums({first}, {window_text(shell, conv.window, conv.x)}, {consts})",
         f"cols_in, rows_in = col < {cols}, row < {rows}",
     ]
+    numbers = find_windows(shell, conv)
+    shell.lines.append(f"acc = depthwise_sums({first}, {numbers}, {consts})")
     finish(shell, epilogue, sums_type(conv.x.type))
     grid = (-(-conv.rows // config.m) * -(-channels // config.n), 1, 1)
     constants = {"BM": config.m, "BN": config.n}

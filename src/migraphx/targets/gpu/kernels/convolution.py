@@ -1,7 +1,8 @@
 """Convolutions of channels-last images: the sums of a tile of pixels x channels, for generated shells to finish.
 
 An image is {N, size0, size1, size2, C}; pixels are `pixel` elements apart, channels follow each other. Rows of the
-matrix are output pixels, columns output channels. Window numbers are (size, out, stride, dilation, pad) of each axis.
+matrix are output pixels, columns output channels. Window numbers are (size, out, stride, dilation, pad) of each axis;
+`image`, `at0`, `at1` and `at2` are what `corner` says of the rows.
 """
 
 import triton
@@ -30,8 +31,7 @@ def pixel_of(at0, at1, at2, size0, size1, size2):
 @triton.jit
 def convolution_sums(
     x, w, row, col, rows, cols, begin, end, pixel, w_col, channels, w_tap,
-    size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
-    dilation0, dilation1, dilation2, pad0, pad1, pad2,
+    image, at0, at1, at2, size0, size1, size2, dilation0, dilation1, dilation2,
     K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, EVEN: tl.constexpr, INSIDE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Sums over the steps from `begin` to `end`: BK channels of one tap each, tap after tap.
@@ -39,9 +39,6 @@ def convolution_sums(
     Weights are {cols, taps, w_tap}, a row for each output channel. EVEN: `channels` is a multiple of BK. INSIDE: no
     window leaves its image, so that a step is as far from the first for all pixels.
     """
-    image, at0, at1, at2 = corner(
-        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
-    )
     depth = tl.arange(0, BK)
     there = row < rows
     blocks = tl.cdiv(channels, BK)
@@ -73,17 +70,13 @@ def convolution_sums(
 @triton.jit
 def flat_convolution_sums(
     x, w, row, col, rows, cols, begin, end, pixel, w_col, planes, channel_step,
-    size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
-    dilation0, dilation1, dilation2, pad0, pad1, pad2,
+    image, at0, at1, at2, size0, size1, size2, dilation0, dilation1, dilation2,
     C: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The same for few channels C: a step is BK of all taps' channels. Weights are {cols, taps, C}.
 
     Channels are `channel_step` apart, images as many pixels as they have, times `planes`.
     """
-    image, at0, at1, at2 = corner(
-        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
-    )
     there = (row < rows)[:, None]
     pw = w + tl.minimum(col, cols - 1)[None, :] * w_col
     acc = zeros(row.shape[0], col.shape[0], x, KIND)
@@ -105,14 +98,10 @@ def flat_convolution_sums(
 @triton.jit
 def row_convolution_sums(
     x, w, row, col, rows, cols, begin, end, pixel, w_col,
-    size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
-    dilation0, dilation1, dilation2, pad0, pad1, pad2,
+    image, at0, at1, at2, size0, size1, size2, dilation0, dilation1, dilation2,
     C: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """The same where pixels follow each other: a step is one row of the window, whose K2 * C <= BK numbers do, too."""
-    image, at0, at1, at2 = corner(
-        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
-    )
     depth = tl.arange(0, BK)
     deep = depth < K2 * C
     there = row < rows
@@ -132,14 +121,10 @@ def row_convolution_sums(
 @triton.jit
 def depthwise_sums(
     x, w, row, col, rows, cols, pixel, w_tap,
-    size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
-    dilation0, dilation1, dilation2, pad0, pad1, pad2,
+    image, at0, at1, at2, size0, size1, size2, dilation0, dilation1, dilation2,
     K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, UNROLLED: tl.constexpr,
 ):  # fmt: skip
     """Sums of windows, each channel with its own filter. Weights are {taps, w_tap}, channels within a tap."""
-    image, at0, at1, at2 = corner(
-        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
-    )
     there, channels = (row < rows)[:, None], (col < cols)[None, :]
     acc = zeros(row.shape[0], col.shape[0], x, KIND)
     if UNROLLED:

@@ -1,0 +1,159 @@
+"""The shipped table of target gpu: configurations that make a whole model fastest.
+
+`python -m benchmarks.gpu.tune_model [--case resnet50_b1] [--seconds 300] [--output FILE]` begins with what the table
+says, tries other configurations of each contraction in the compiled model, one contraction at a time, and writes those
+with which synchronised runs are shorter into the table of this device's chip. A kernel that is timed among copies of
+itself (benchmarks.gpu.tune_table) is not what it is in a model of batch 1: there the ends of other kernels overlap with
+its begin, and libraries' kernels with nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from benchmarks.gpu.profile import made
+from migraphx.ir.program import Program
+from migraphx.runtime.argument import Argument
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.constants import Constants
+from migraphx.targets.common.steps import literals
+from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.binaries import CompilerError, binaries
+from migraphx.targets.gpu.choices import LIBRARIES, Build, Choices, Config, Problem
+from migraphx.targets.gpu.device import current_device
+from migraphx.targets.gpu.executable import GpuExecutable
+from migraphx.targets.gpu.kernel import Kernel
+from migraphx.targets.gpu.tables import TABLES, read, table_text, written
+from migraphx.targets.gpu.target import GpuTarget
+from migraphx.targets.gpu.tune import kernels_of
+from torch_migraphx.fx import MGXInterpreter
+from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
+
+BEST_GUESSES, OF_ONE_TILE, MOST = 8, 3, 16  # configurations of a problem that are tried
+SECONDS, ROUNDS = 0.15, 3  # of runs of one configuration; of them and of what was best before, in turn
+GAIN = 0.25e-6  # seconds of a model, from which on another configuration is taken
+
+
+class Trying(GpuTarget):
+    """Compiles with the configurations `given`, else with what the table says; notes what there is to try."""
+
+    def __init__(self, accelerator: Accelerator, program: Program) -> None:
+        super().__init__(accelerator, Constants(lasting=partial(literals, program)))
+        self.given: dict[str, Config] = {}
+        self.used: dict[str, Config] = {}
+        self.others: dict[str, list[Config]] = {}
+        self.kernels: dict[Kernel, None] = {}
+
+    def choices(self, options: CompileOptions) -> Choices:
+        choices = super().choices(options)
+
+        def measure(problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
+            config = self.given.get(problem.key) or choices.known(problem)
+            if config is None or config not in candidates:
+                config = candidates[0]
+            if problem.key not in self.others and config.kernel != "vector":
+                self.used[problem.key] = config
+                self.others[problem.key] = worth_trying(config, candidates)
+                for other in self.others[problem.key]:
+                    self.kernels |= dict.fromkeys(kernels_of(build(other)))
+            return config
+
+        choices.measure = measure
+        return choices
+
+
+def worth_trying(config: Config, candidates: Sequence[Config]) -> list[Config]:
+    """Of our own kernels: other parts of the depth with the same tile, other tiles with as many, the best guesses."""
+    own = [c for c in candidates if c.kernel not in LIBRARIES and c != config]
+    tile = (config.kernel, config.m, config.n, config.k, config.warps, config.stages)
+    same = [c for c in own if (c.kernel, c.m, c.n, c.k, c.warps, c.stages) == tile][:OF_ONE_TILE]
+    as_many = [c for c in own if (c.split, c.tail) == (config.split, 1)][: BEST_GUESSES + 1]
+    return list(dict.fromkeys([*same, *as_many, *own[:BEST_GUESSES]]))[:MOST]
+
+
+class Model:
+    """A case's program with arguments on the device."""
+
+    def __init__(self, case: str, device: Accelerator) -> None:
+        model, inputs = made(case)
+        interpreter = MGXInterpreter(acc_tracer.trace_leaves(model, list(inputs)), list(inputs))
+        self.program, self.inputs = interpreter.run().graph, inputs
+        self.target = Trying(device, self.program)
+
+    def compiled(self) -> GpuExecutable:
+        executable = self.target.compile(self.program.clone(), CompileOptions(offload_copy=False))
+        assert isinstance(executable, GpuExecutable)
+        return executable
+
+    def seconds(self, executable: GpuExecutable) -> float:
+        """Of a synchronised run: the median."""
+        device = self.target.accelerator
+        with device.current():
+            results = [Argument.empty(s, device) for s in executable.outputs]
+        places = [x.data_ptr() for x in self.inputs], [a.pointer for a in results]
+        stream = torch.cuda.current_stream().cuda_stream
+        times: list[float] = []
+        end = time.perf_counter() + SECONDS
+        while time.perf_counter() < end or len(times) < 5:
+            begin = time.perf_counter()
+            executable.run_at(*places, stream)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times)
+
+
+def improvements(model: Model, end: float) -> Iterator[tuple[str, Config, float]]:
+    """Problems with configurations that are faster in the model, and the seconds that each takes off."""
+    target, best = model.target, model.compiled()
+    with suppress(CompilerError):  # what does not compile is passed over below
+        binaries(list(target.kernels), target.accelerator.chip)
+    for problem, configs in target.others.items():
+        if time.perf_counter() > end:
+            print("no time left for", problem)
+            return
+        known, found = dict(target.given), list[tuple[float, int, Config, GpuExecutable]]()
+        for n, config in enumerate(configs):
+            target.given = {**known, problem: config}
+            with suppress(CompilerError):
+                tried = model.compiled()
+                found.append((model.seconds(tried), n, config, tried))
+        target.given = known
+        if not found:
+            continue
+        _, _, config, other = min(found, key=lambda f: f[:2])
+        gain = statistics.median(model.seconds(best) - model.seconds(other) for _ in range(ROUNDS))
+        if gain > GAIN:
+            best, target.given[problem] = other, config
+            yield problem, config, gain
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", default="resnet50_b1")
+    parser.add_argument("--seconds", type=float, default=300, help="begin no contraction after these")
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    end, device = time.perf_counter() + given.seconds, current_device()
+    model = Model(given.case, device)
+    before, found = model.compiled(), dict[str, Config]()
+    for problem, config, gain in improvements(model, end):
+        print(f"{problem}: {model.target.used[problem]} -> {config}, {1e6 * gain:.2f} us less", flush=True)
+        found[problem] = config
+    after = model.compiled()
+    times = [[1e6 * model.seconds(e) for _ in range(ROUNDS)] for e in (before, after)]
+    print("microseconds before and after:", *(f"{statistics.median(t):.1f}" for t in times))
+    output = given.output or TABLES / f"{device.chip.replace(':', '_')}.json"
+    output.parent.mkdir(exist_ok=True)
+    output.write_text(table_text(written(device.chip), {**read(device.chip), **found}))
+
+
+if __name__ == "__main__":
+    main()
