@@ -88,7 +88,7 @@ inline uint64_t difference(Piece piece, const uint64_t* random, const char* kept
         memcpy(&y, kept, 8);
         found |= x ^ y;
     }
-    return found | (memcmp(begin, kept, bytes) != 0);
+    return bytes == 0 ? found : found | (memcmp(begin, kept, bytes) != 0);
 }
 
 // What the kernel is asked, which answers 0 where nothing changed: the same question with several arguments.
