@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.gpu.models import timed
 from benchmarks.gpu.profile import made
 from migraphx.ir.program import Program
 from migraphx.passes.manager import run_passes
@@ -32,7 +33,7 @@ from migraphx.targets.gpu.choices import LIBRARIES, Build, Choices, Config, Prob
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import Kernel
-from migraphx.targets.gpu.tables import TABLES, read, table_text, written
+from migraphx.targets.gpu.tables import path_of, read, table_text, written
 from migraphx.targets.gpu.target import PASSES, GpuTarget
 from migraphx.targets.gpu.tune import kernels_of
 from torch_migraphx.fx import MGXInterpreter
@@ -102,19 +103,12 @@ class Model:
             results = [Argument.empty(s, device) for s in executable.outputs]
         places = [x.data_ptr() for x in self.inputs], [a.pointer for a in results]
         stream = torch.cuda.current_stream().cuda_stream
-        times: list[float] = []
-        end = time.perf_counter() + SECONDS
-        while time.perf_counter() < end or len(times) < 5:
-            begin = time.perf_counter()
-            executable.run_at(*places, stream)
-            torch.cuda.synchronize()
-            times.append(time.perf_counter() - begin)
-        return statistics.median(times)
+        return 1e-3 * timed(lambda: executable.run_at(*places, stream), "cuda", SECONDS)["ms"]
 
 
-def improvements(model: Model, end: float) -> Iterator[tuple[str, Config, float]]:
-    """Problems with configurations that are faster in the model, and the seconds that each takes off."""
-    target, best = model.target, model.compiled()
+def improvements(model: Model, best: GpuExecutable, end: float) -> Iterator[tuple[str, Config, float]]:
+    """Problems with configurations that are faster than in `best`, and the seconds that each takes off."""
+    target = model.target
     with suppress(CompilerError):  # what does not compile is passed over below
         binaries(list(target.kernels), target.accelerator.chip)
     for problem, configs in target.others.items():
@@ -146,13 +140,13 @@ def main() -> None:
     end, device = time.perf_counter() + given.seconds, current_device()
     model = Model(given.case, device)
     before, found = model.compiled(), dict[str, Config]()
-    for problem, config, gain in improvements(model, end):
+    for problem, config, gain in improvements(model, before, end):
         print(f"{problem}: {model.target.used[problem]} -> {config}, {1e6 * gain:.2f} us less", flush=True)
         found[problem] = config
     after = model.compiled()
     times = [[1e6 * model.seconds(e) for _ in range(ROUNDS)] for e in (before, after)]
     print("microseconds before and after:", *(f"{statistics.median(t):.1f}" for t in times))
-    output = given.output or TABLES / f"{device.chip.replace(':', '_')}.json"
+    output = given.output or path_of(device.chip)
     output.parent.mkdir(exist_ok=True)
     output.write_text(table_text(written(device.chip), {**read(device.chip), **found}))
 

@@ -28,7 +28,7 @@ from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.libraries.blas import blas
 from migraphx.targets.gpu.libraries.dnn import dnn
-from migraphx.targets.gpu.tables import TABLES, read, table_text
+from migraphx.targets.gpu.tables import path_of, read, table_text
 from migraphx.targets.gpu.tune import SUFFIX
 
 
@@ -66,7 +66,7 @@ def main() -> None:
         tune(given.one)
         return
     device, end = current_device(), time.perf_counter() + given.seconds
-    output = given.output or TABLES / f"{device.chip.replace(':', '_')}.json"
+    output = given.output or path_of(device.chip)
     for case in given.cases.split(","):
         if (left := end - time.perf_counter()) < 0:
             print(f"no time left for {case}", flush=True)

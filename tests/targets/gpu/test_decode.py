@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_only_weights_are_read_before_a_kernel_waits(name: str) -> None:
 @pytest.mark.parametrize("split", [1, 2])
 @pytest.mark.parametrize("given", [False, True])
 def test_weights_of_many_rows_are_asked_for(given: bool, split: int) -> None:
-    """Of constants and of parameters, which lie still; not what a kernel before computes, nor for too many rows."""
+    """Of constants and of parameters, which lie still; not what a kernel computes, for too many rows, or no weights."""
     x, w, weights = Shape("half", (100, 256)), Shape("half", (64, 256)), RNG.standard_normal((64, 256)).astype("e")
     config = Config("product", 16, 32, 64, split)
 
@@ -133,6 +134,7 @@ def test_weights_of_many_rows_are_asked_for(given: bool, split: int) -> None:
     none = [
         calls_of(lambda b, x, w: b.dot(x, b.transpose(b.exp(w), permutation=(1, 0))), config, x, w),
         calls_of(lambda b, x: b.dot(x, b.literal(weights.T)), config, Shape("half", (MOST_ROWS + 1, 256))),
+        calls_of(build, replace(config, split=1), Shape("half", (100, 0)), Shape("half", (64, 0))),
     ]
     assert not any("prefetch" in text for found in none for text, _ in found)
 

@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gpu.tune_model import Trying
-from migraphx.ir.builder import Builder
-from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import Call
@@ -22,7 +19,6 @@ from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import tables, tune
 from migraphx.targets.gpu.choices import DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
 from migraphx.targets.gpu.costs.products import THIRDS
-from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.kernel import Grid, Kernel, Launch
 from migraphx.targets.gpu.libraries import find
@@ -238,19 +234,3 @@ def test_libraries_of_wheels_on_the_path(tmp_path: Path, monkeypatch: pytest.Mon
     for function in cached:
         function.cache_clear()
     assert (loaded, found) == ([str(lib / "libcudnn.so.9")], 90701)
-
-
-def test_configurations_are_tried_in_a_model() -> None:
-    """Those that are given are compiled, of other problems the table's; each problem has others to try."""
-    program = Program()
-    b, x = Builder(program.main), program.main.add_parameter("x", Shape("half", (64, 128)))
-    program.main.add_return([b.relu(b.dot(x, b.literal(np.ones((128, 64), np.float16))))])
-    target = Trying(InterpretedDevice(), program)
-    target.compile(program.clone(), CompileOptions(offload_copy=False))
-    ((problem, others),) = target.others.items()
-    assert 3 < len(others) == len({*others}) and target.used[problem] not in others and target.kernels
-    target.given[problem] = others[-1]
-    made = target.compile(program.clone(), CompileOptions(offload_copy=False))
-    assert isinstance(made, GpuExecutable)
-    (kernel,) = made.plan.kernels
-    assert {"BM": others[-1].m, "BN": others[-1].n, "BK": others[-1].k}.items() <= dict(kernel.constants).items()

@@ -1,4 +1,4 @@
-"""Winners that come with the package: measured on one device of a chip, used on all of them."""
+"""Winners that come with the package: measured on a device of a chip or two, used on all of them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,18 @@ def read(chip: str) -> dict[str, Config]:
 
 
 def written(chip: str) -> dict[str, Any]:
-    """Of what a chip's winners were measured with: the device, and the versions of Triton and the libraries."""
+    """What benchmarks.gpu.tune_table had measured with: the device, and the versions of Triton and the libraries."""
     return _data(chip).get("about", {})
+
+
+def path_of(chip: str) -> Path:
+    """Where a chip's winners lie."""
+    return TABLES / f"{chip.replace(':', '_')}.json"
 
 
 @cache
 def _data(chip: str) -> dict[str, Any]:
-    path = TABLES / f"{chip.replace(':', '_')}.json"
+    path = path_of(chip)
     return json.loads(path.read_text()) if path.is_file() else {}
 
 

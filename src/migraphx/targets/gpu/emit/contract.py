@@ -326,8 +326,8 @@ def ask_for_columns(
     `names`: of the pointer, the number of columns and the step between them, whose elements follow one another. The
     tile needs them from `begin` to `end`, about `depth`. That cache is coherent: what is written later is seen.
     """
-    large = hint_of(rows) > MOST_ROWS or hint_of(w.elements) * w.itemsize > MOST_BYTES
-    if large or w.buffer.kind not in NOT_COMPUTED or config.tail > 1:
+    fits = hint_of(rows) <= MOST_ROWS and 0 < hint_of(w.elements) * w.itemsize <= MOST_BYTES
+    if not fits or w.buffer.kind not in NOT_COMPUTED or config.tail > 1:
         return
     pointer, count, step = names
     each = LINE // w.itemsize

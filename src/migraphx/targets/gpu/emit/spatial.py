@@ -79,11 +79,6 @@ class Conv:
         return self.w.lens[0] // self.group
 
     @property
-    def follow(self) -> bool:
-        """Whether all numbers of a filter follow one another in memory."""
-        return self.w.strides[:2] == (self.taps * self.channels, self.channels)
-
-    @property
     def line(self) -> int:
         """How many numbers of a window's row follow each other in memory; 0 where they do not."""
         follow = self.group == 1 and self.pixel == self.channels and self.window.dilation[2] == 1
@@ -159,7 +154,7 @@ def conv_calls(
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
     numbers = find_windows(shell, conv)
-    if config.kernel == "convolution" and conv.group == 1 and conv.follow and divides(config.k, conv.channels):
+    if config.kernel == "convolution" and conv.group == 1 and divides(config.k, conv.channels):  # no gaps
         reach = f"({begin}) * BK", f"({end}) * BK", conv.steps(config) * config.k // config.split
         ask_for_columns(shell, config, conv.w, conv.rows, (w, cols, w_col), *reach)
     epilogue, fetched = before_sums(shell, epilogue, config, kind if conv.group == 1 else "", beside, rows, cols)

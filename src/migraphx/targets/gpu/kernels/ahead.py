@@ -1,4 +1,4 @@
-"""What a kernel does while the one before it still runs: it asks for weights, which nobody writes."""
+"""What a kernel does while the one before it still runs: it asks for weights."""
 
 import triton
 import triton.language as tl
