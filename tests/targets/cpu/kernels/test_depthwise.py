@@ -28,7 +28,7 @@ void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float*
     {
         const Team t{omp_get_thread_num(), threads};
         const Put put{y, bias, p->c};
-#define KIND(K, S) if (kind == K * 10 + S) depthwise<K, S>(t, *p, x, w, put);
+#define KIND(K, S) if (kind == K * 10 + S) depthwise<K, S, K == 3 ? 7 : 8>(t, *p, x, w, put);
         KIND(3, 1) KIND(5, 2)
         if constexpr (ALL) { KIND(0, 0) KIND(3, 2) KIND(5, 1) KIND(7, 1) KIND(7, 2) }
     }
@@ -43,9 +43,9 @@ extern "C" void run_groups(
     {
         const Team t{omp_get_thread_num(), threads};
         const Put put{y, bias, p->c};
-        if (kind == 2) depthwise<0, 0, 2>(t, *p, x, w, put);
-        if (kind == 314) depthwise<3, 1, 4>(t, *p, x, w, put);
-        if constexpr (LANES >= 8) if (kind == 328) depthwise<3, 2, 8>(t, *p, x, w, put);
+        if (kind == 2) depthwise<0, 0, 7, 2>(t, *p, x, w, put);
+        if (kind == 314) depthwise<3, 1, 7, 4>(t, *p, x, w, put);
+        if constexpr (LANES >= 8) if (kind == 328) depthwise<3, 2, 8, 8>(t, *p, x, w, put);
     }
 }
 RUN(run_float, true, float, float)
@@ -91,7 +91,7 @@ def _check(
     out = Guarded(tuple(want.shape), np.float32)
     params, numbers = Depthwise(n, c, c + spare, size, want.shape[1:4], kernel, stride, dilation, before), Numbers()
     params.cpp(numbers)
-    k, s = params.special
+    k, s, _ = params.special
     p, arrays = (ctypes.c_int64 * len(numbers))(*numbers.values), (stored, weights, bias, out.array)
     name, kinds = (f"run_{kind}", 10 * k + s) if group == 1 else ("run_groups", int(f"{k}{s}{group}"))
     compile_snippet(SOURCE, isa)[name](p, *map(pointer, arrays), kinds, 2)
@@ -145,3 +145,10 @@ def test_groups(isa: str) -> None:
     if lanes >= 8:
         for c in (8, 40, 64):
             _check(isa, 1, c, (1, 12, 21), (1, 3, 3), (1, 2, 2), before=one, after=one, group=8)
+
+
+@pytest.mark.parametrize(("width", "tile"), [(112, 8), (64, 8), (28, 7), (14, 7), (7, 7), (8, 8), (13, 7), (15, 8)])
+def test_tiles_leave_few_lanes_without_a_pixel(width: int, tile: int) -> None:
+    size = (1, width, width)
+    same = Depthwise(1, 8, 8, size, size, (1, 3, 3), (1, 1, 1), (1, 1, 1), (0, 1, 1))
+    assert same.special == (3, 1, tile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from migraphx.ir.size import likely_less
+from migraphx.ir.size import hint_of, likely_less
 from migraphx.targets.cpu.emit.params import (
     ConstBool,
     ConstDouble,
@@ -139,10 +139,12 @@ class Depthwise(Params, header="depthwise.hpp"):
     pad: Three
 
     @property
-    def special(self) -> tuple[int, int]:
-        """The kernel and the stride along a row that depthwise.hpp has code of its own for; else zeros."""
+    def special(self) -> Three:
+        """The kernel and the stride along a row that depthwise.hpp has code of its own for, else zeros; its tile."""
         common = self.stride[2] in (1, 2) and self.dilation[2] == 1 and self.kernel[2] in (3, 5, 7)
-        return (self.kernel[2], self.stride[2]) if common else (0, 0)
+        width = hint_of(self.out[2])
+        tile = min(8, 7, key=lambda n: -width % n)
+        return (self.kernel[2], self.stride[2], tile) if common else (0, 0, tile)
 
 
 # ---- windows, images ----

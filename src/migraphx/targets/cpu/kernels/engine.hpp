@@ -23,10 +23,12 @@ inline constexpr int64_t IN_PLACE_ROWS = 64;   // up to so many rows an unpacked
 inline constexpr int64_t IN_PLACE_STEP = 256;  // and always where its rows are no farther apart
 template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
 #if defined(__AVX512F__) || defined(__aarch64__)
-template <class T> inline constexpr int MR = 6;                        // 32 registers: 6 x 4 accumulators
+inline constexpr int REGISTERS = 32;
+template <class T> inline constexpr int MR = 6;                        // 6 x 4 accumulators
 template <class T> inline constexpr int MR1 = sizeof(T) == 8 ? 6 : 8;  // where there is one panel only: 8 x 2
 #else
-template <class T> inline constexpr int MR = sizeof(T) == 8 ? 3 : 6;  // 16 registers: 6 x 2, or 3 x 4
+inline constexpr int REGISTERS = 16;
+template <class T> inline constexpr int MR = sizeof(T) == 8 ? 3 : 6;  // 6 x 2 accumulators, or 3 x 4
 template <class T> inline constexpr int MR1 = MR<T>;
 #endif
 template <class T> inline constexpr int MR3 = LANES == 8 && same_v<T, float> ? 4 : 0;  // rows of three vectors on AVX2
@@ -93,6 +95,9 @@ MGX_INLINE void first_row(vec<T, N>* acc, const TB* b, int64_t panel, Ints<J...>
 template <class Way, class V, int... J> MGX_INLINE void add_row(V* acc, V x, const V* b, Ints<J...>) {
     ((acc[J] = Way::add(acc[J], x, b[J])), ...);
 }
+template <class V, int... J> MGX_INLINE void keep_row(V* row, Ints<J...>) {
+    ((row[J] = in_register(row[J])), ...);
+}
 template <class V, class T, int... J> MGX_INLINE void store_row(T* to, const V* from, Ints<J...>) {
     (store(to + J * lanes_v<V>, from[J]), ...);
 }
@@ -120,6 +125,7 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
             __builtin_prefetch(ahead, 0, 3);  // into L2 alone (2) was up to 7 % slower
             vec<T, N> bv[COLS];
             load_row<T, N>(bv, b, panel, cols);
+            if constexpr (same_v<T, TB> && ROWS * COLS + COLS < REGISTERS) keep_row(bv, cols);
             (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
             b += step, ahead += u.ahead_step;
         } while (++k < kc);

@@ -76,11 +76,7 @@ MGX_INLINE Pair read_zeros(const int8_t* p) {
     return {cast<float>(load<LANES>(p)), cast<float>(load<LANES>(p + LANES))};
 }
 MGX_INLINE vec<int32_t> read_codes(const uint8_t* p) {
-    vec<int32_t> codes = load(reinterpret_cast<const int32_t*>(p));
-#if defined(__AVX__)
-    asm("" : "+v"(codes));  // once: compilers would load them for each use
-#endif
-    return codes;
+    return in_register(load(reinterpret_cast<const int32_t*>(p)));
 }
 
 // ---- few rows -----------------------------------------------------------------------------------

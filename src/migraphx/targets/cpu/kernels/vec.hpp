@@ -117,6 +117,14 @@ template <class V> MGX_INLINE vec<lane_t<V>, 2 * lanes_v<V>> join(V low, V high)
     return bit_cast<W>(Halves<W>{low, high});
 }
 
+// v, loaded once: compilers would make the load an operand of each instruction that uses it.
+template <class V> MGX_INLINE V in_register(V v) {
+#if defined(__AVX__)
+    asm("" : "+v"(v));
+#endif
+    return v;
+}
+
 // ---- constant indices -------------------------------------------------------------------------------------
 
 // Ints<0, 1, ... N - 1>: a statement for each of a pack, so that an array of vectors stays in registers from the first
