@@ -3,8 +3,7 @@
 `python -m benchmarks.gpu.models [--cases resnet50_b1,bert_16x384] [--engines eager,openmgx] [--output FILE]` prints a
 table and writes JSON. A process builds the model with random weights, answers once (`first`: seconds from the finished
 build to the first answer, imports and compilation in it), compares with eager in float64 on the same device,
-and then measures synchronised calls: their median. Meanwhile the other processes stand still. Inputs lie on the device;
-weights are random, as zeros run faster.
+and then measures synchronised calls: their median. Inputs lie on the device; weights are random, as zeros run faster.
 """
 
 from __future__ import annotations
@@ -12,15 +11,12 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
-import os
-import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +34,6 @@ from benchmarks.models import bert, gpt2, import_transformers, randomize, torchv
 Run = Callable[[], Any]
 PROCESS_SECONDS = 400
 LOCK = Path(gettempdir(), "openmgx_benchmark.lock")
-STARTING = 0.3  # seconds until a process that follows another one is there
 AHEAD = 2  # processes: one imports and builds its model while the other has the device
 
 
@@ -245,8 +240,7 @@ def measured(case: GpuCase, engine: str, device: str, seconds: float, aside: boo
             fcntl.flock(lock, fcntl.LOCK_UN)
         run, found = answered(case, engine, device, model, inputs, exact)
         fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends the device is its own
-        with alone():
-            return found | timed(run, device, seconds)
+        return found | timed(run, device, seconds)
 
 
 def answered(
@@ -284,41 +278,6 @@ def timed(run: Run, device: str, seconds: float) -> dict[str, Any]:
     return {"ms": 1e3 * statistics.median(times), "p90_ms": 1e3 * p90, "torch": memory}
 
 
-@contextmanager
-def alone() -> Iterator[None]:
-    """Meanwhile the processes that this one's parent has started stand still, with all that they have started."""
-    parent, own = os.getppid(), os.getpid()
-    tell(started_by(parent) - started_by(own) - {own}, signal.SIGSTOP)
-    time.sleep(STARTING)  # where one had just ended, the parent starts another
-    others = started_by(parent) - started_by(own) - {own}
-    tell(others, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        tell(others, signal.SIGCONT)
-
-
-def started_by(process: int) -> set[int]:
-    """The processes that a process has started, and that they have."""
-    children = dict[int, list[int]]()
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
-            parent = int(entry.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(entry.parent.name))
-    found, left = set[int](), [process]
-    while left:
-        own = children.get(left.pop(), [])
-        found.update(own)
-        left += own
-    return found
-
-
-def tell(processes: set[int], what: signal.Signals) -> None:
-    for process in processes:
-        with suppress(ProcessLookupError):
-            os.kill(process, what)
-
-
 def wait(device: str) -> None:
     """Until the device has nothing left to do."""
     if device == "cuda":
@@ -334,13 +293,10 @@ def in_a_process(case: str, engine: str, device: str, seconds: float, aside: boo
             [*command, "--seconds", str(seconds)], capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        failed = f"took more than {PROCESS_SECONDS} s"
-    else:
-        if not done.returncode:
-            return json.loads(done.stdout.strip().splitlines()[-1])
-        failed = done.stderr.strip()[-2000:]
-    tell(started_by(os.getpid()), signal.SIGCONT)  # the others may stand still on its behalf
-    return {"failed": failed}
+        return {"failed": f"took more than {PROCESS_SECONDS} s"}
+    if done.returncode:
+        return {"failed": done.stderr.strip()[-2000:]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def main() -> None:

@@ -28,7 +28,9 @@ void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float*
     {
         const Team t{omp_get_thread_num(), threads};
         const Put put{y, bias, p->c};
-#define KIND(K, S) if (kind == K * 10 + S) depthwise<K, S, K == 3 ? 7 : 8>(t, *p, x, w, put);
+#define KIND(K, S) \
+    if (kind == K * 100 + S * 10 + 7) depthwise<K, S, 7>(t, *p, x, w, put); \
+    if (kind == K * 100 + S * 10 + 8) depthwise<K, S, 8>(t, *p, x, w, put);
         KIND(3, 1) KIND(5, 2)
         if constexpr (ALL) { KIND(0, 0) KIND(3, 2) KIND(5, 1) KIND(7, 1) KIND(7, 2) }
     }
@@ -91,9 +93,9 @@ def _check(
     out = Guarded(tuple(want.shape), np.float32)
     params, numbers = Depthwise(n, c, c + spare, size, want.shape[1:4], kernel, stride, dilation, before), Numbers()
     params.cpp(numbers)
-    k, s, _ = params.special
+    k, s, tile = params.special
     p, arrays = (ctypes.c_int64 * len(numbers))(*numbers.values), (stored, weights, bias, out.array)
-    name, kinds = (f"run_{kind}", 10 * k + s) if group == 1 else ("run_groups", int(f"{k}{s}{group}"))
+    name, kinds = (f"run_{kind}", 100 * k + 10 * s + tile) if group == 1 else ("run_groups", int(f"{k}{s}{group}"))
     compile_snippet(SOURCE, isa)[name](p, *map(pointer, arrays), kinds, 2)
     out.check()
     assert_close(out.array, want.numpy(), np.float32, scale=float(np.prod(kernel) * group) ** 0.5)

@@ -139,8 +139,8 @@ class Depthwise(Params, header="depthwise.hpp"):
     pad: Three
 
     @property
-    def special(self) -> Three:
-        """The kernel and the stride along a row that depthwise.hpp has code of its own for, else zeros; its tile."""
+    def special(self) -> tuple[int, int, int]:
+        """K, S and TILE of depthwise.hpp: what it has code of its own for along a row, else zeros; pixels of a tile."""
         common = self.stride[2] in (1, 2) and self.dilation[2] == 1 and self.kernel[2] in (3, 5, 7)
         width = hint_of(self.out[2])
         tile = min(8, 7, key=lambda n: -width % n)

@@ -1,21 +1,21 @@
 // Depthwise convolution, channels last: every channel its own filter (channel multiplier 1), or one for each of the few
 // channels of its group.
 //
-//   depthwise<K, S, T, G>(team, params, x, w, epi)
+//   depthwise<K, S, TILE, G>(team, params, x, w, epi)
 //     x       [n][in0][in1][in2][c], pixels `pixel` elements apart (c where dense); float, half or bf16
 //     w       [k0][k1][k2][G][c] dense; float, half or bf16: the weights of output channels c for the channels 0 .. G - 1 of
 //             their groups. Sums are float.
 //     G       channels of a group, in and out: a power of two, at most LANES; 1 by default
 //     K, S    kernel[2] and stride[2] where these are few and there is no dilation along the last axis, so that what
 //             neighbouring pixels share is loaded once (Depthwise.special of emit/structs.py says when); else 0, 0
-//     T       pixels of a tile: as many as leave few lanes of the last tile of a row without one
+//     TILE    pixels of a tile: 8, or 7 where rows end with fewer of them unused
 //     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; each pair once
 //   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read
 //   zero. No scratch.
 //
 // Threads take output rows, as they do in the convolutions before and after, whose results are then in the cache of
 // their own core; channels where pixels are few. A thread works on a chunk of channels at a time, row after row, so
-// that the input rows which they share stay cached. T pixels of one register are summed at once, of two output rows
+// that the input rows which they share stay cached. TILE pixels of one register are summed at once, of two output rows
 // where registers are many. Of groups every register of the input serves G times, with the channel that each lane
 // multiplies put in its place: products of a group's few channels would leave the lanes of an engine of matrices empty.
 #pragma once
@@ -34,11 +34,7 @@ struct Depthwise {
 
 namespace dw {
 
-#if defined(__AVX512F__) || defined(__aarch64__)
-inline constexpr int ROWS = 2;  // 32 registers: two output rows at once, which share most of their input rows
-#else
-inline constexpr int ROWS = 1;
-#endif
+inline constexpr int ROWS = REGISTERS == 32 ? 2 : 1;  // output rows at once: two share most of their input rows
 inline constexpr int64_t CACHE = 32768;  // bytes of the first-level cache for the input rows that are shared
 
 inline constexpr int64_t LEAST_PIXELS = 64;  // of the input, for every thread that takes rows
@@ -102,10 +98,10 @@ template <Mode M, int G, int I, class T> MGX_INLINE vec<float> read_group(const 
     }
 }
 
-// One input row over T pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
+// One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
 // Every input is loaded once.
-template <int K, int S, int G, int I, Mode M, int FIRST, int LAST, int T, class TX, class TW>
-MGX_INLINE void row_special(vec<float> (&acc)[ROWS][T], const Source<TX, TW>& s, const TX* x, const TW* w,
+template <int K, int S, int G, int I, Mode M, int FIRST, int LAST, int TILE, class TX, class TW>
+MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
                             int64_t column) {
     vec<float> tap[ROWS][K];
 #pragma GCC unroll 2
@@ -113,32 +109,32 @@ MGX_INLINE void row_special(vec<float> (&acc)[ROWS][T], const Source<TX, TW>& s,
 #pragma GCC unroll 16
         for (int k = 0; k < K; ++k) tap[r][k] = load_f(w + I * s.c - r * s.w_shift + k * s.tap);
 #pragma GCC unroll 32
-    for (int j = 0; j < (T - 1) * S + K; ++j) {
+    for (int j = 0; j < (TILE - 1) * S + K; ++j) {
         if (M != INSIDE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
         const vec<float> v = in_register(read_group<INSIDE, G, I>(x + j * s.pixel, 0));
 #pragma GCC unroll 2
         for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
             for (int k = 0; k < K; ++k)
-                if (j >= k && (j - k) % S == 0 && (j - k) / S < T) acc[r][(j - k) / S] += v * tap[r][k];
+                if (j >= k && (j - k) % S == 0 && (j - k) / S < TILE) acc[r][(j - k) / S] += v * tap[r][k];
     }
 }
-template <int G, int I, Mode M, int T, class TX, class TW>
-MGX_INLINE void row_any(vec<float> (&acc)[T], const Source<TX, TW>& s, const TX* x, const TW* w,
+template <int G, int I, Mode M, int TILE, class TX, class TW>
+MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
                         int64_t column, int n) {
     const int64_t step = s.stride * s.pixel;
     for (int64_t k = 0; k < s.taps; ++k, column += s.dilation, x += s.dilation * s.pixel, w += s.tap) {
         const vec<float> tap = read<M>(w + I * s.c, n);
 #pragma GCC unroll 16
-        for (int i = 0; i < T; ++i)
+        for (int i = 0; i < TILE; ++i)
             if (M == INSIDE || static_cast<uint64_t>(column + i * s.stride) < static_cast<uint64_t>(s.width))
                 acc[i] += read_group<M, G, I>(x + i * step, n) * tap;
     }
 }
 
 // The input rows of one plane.
-template <int K, int S, int G, Mode M, int T, class TX, class TW>
-MGX_INLINE void sum(vec<float> (&acc)[ROWS][T], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
+template <int K, int S, int G, Mode M, int TILE, class TX, class TW>
+MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
                     int n) {
     for (int64_t b = 0; b < s.upper; ++b, x += s.x_row, w += s.w_row)
         unroll<G>([&](auto i) {
@@ -157,7 +153,7 @@ MGX_INLINE void sum(vec<float> (&acc)[ROWS][T], const Source<TX, TW>& s, const T
 
 // Pixels o .. o + count of `rows` output rows, the first at epilogue row `row`; the channels from c0 on: whole
 // registers up to end, or the n before it.
-template <int K, int S, int T, int G, Mode M, class TX, class TW, class Epi>
+template <int K, int S, int TILE, int G, Mode M, class TX, class TW, class Epi>
 MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64_t c0, int64_t end, int64_t row,
                        int64_t width, int rows, const Epi& to) {
     const Epi epi = to;  // copies, which stores cannot change
@@ -165,7 +161,7 @@ MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64
     const int64_t column = o * s.stride - s.pad, at = column * s.pixel;
     const int n = int(end - c0);
     for (int64_t channel = c0; channel < end; channel += LANES) {
-        vec<float> acc[ROWS][T] = {};
+        vec<float> acc[ROWS][TILE] = {};
         for (int64_t a = 0; a < s.planes; ++a)
             sum<K, S, G, M>(acc, s, s.x + a * s.x_plane + at + channel, s.w + a * s.w_plane + channel, column, n);
         const auto give = [&](int r, int i, vec<float> v) {
@@ -179,9 +175,9 @@ MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64
 #pragma GCC unroll 2
             for (int r = 0; r < ROWS; ++r)
 #pragma GCC unroll 16
-                for (int i = 0; i < T; ++i) give(r, i, acc[r][i]);
+                for (int i = 0; i < TILE; ++i) give(r, i, acc[r][i]);
         } else {  // loops: long code, once
-            vec<float> left[ROWS][T];
+            vec<float> left[ROWS][TILE];
             __builtin_memcpy(left, acc, sizeof(acc));
             for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 1
@@ -191,26 +187,26 @@ MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64
 }
 
 // One output row, or two, of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
-template <int K, int S, int T, int G, class TX, class TW, class Epi>
+template <int K, int S, int TILE, int G, class TX, class TW, class Epi>
 MGX_INLINE void lines(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_t end, int64_t row, int rows,
                       const Epi& epi) {
-    const int64_t span = (T - 1) * s.stride + (s.taps - 1) * s.dilation;
+    const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
     const int64_t whole = c0 + (end - c0) / LANES * LANES;
-    for (int64_t o = 0; o < width; o += T) {
+    for (int64_t o = 0; o < width; o += TILE) {
         const int64_t first = o * s.stride - s.pad;
-        const int count = int(width - o < T ? width - o : T);
-        const bool inside = count == T && first >= 0 && first + span < s.width;
+        const int count = int(width - o < TILE ? width - o : TILE);
+        const bool inside = count == TILE && first >= 0 && first + span < s.width;
         if (inside)
-            tile<K, S, T, G, INSIDE>(s, o, count, c0, whole, row, width, rows, epi);
+            tile<K, S, TILE, G, INSIDE>(s, o, count, c0, whole, row, width, rows, epi);
         else
-            tile<K, S, T, G, EDGE>(s, o, count, c0, whole, row, width, rows, epi);
-        if (whole < end) tile<0, 0, T, G, PART>(s, o, count, whole, end, row, width, rows, epi);
+            tile<K, S, TILE, G, EDGE>(s, o, count, c0, whole, row, width, rows, epi);
+        if (whole < end) tile<0, 0, TILE, G, PART>(s, o, count, whole, end, row, width, rows, epi);
     }
 }
 
 }  // namespace dw
 
-template <int K, int S, int T, int G = 1, class TX, class TW, class Epi>
+template <int K, int S, int TILE, int G = 1, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
     const int64_t wide = dw::chunk_channels(p, sizeof(TX));
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
@@ -226,7 +222,7 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
             const TX* from = x + plane / p.out[0] * image;
             n = pairs && i + 1 < rows.end && o1 + 1 < p.out[1] ? 2 : 1;
             const auto source = dw::source<G>(p, from, w, plane % p.out[0], o1, n == 2);
-            dw::lines<K, S, T, G>(source, p.out[2], c0, end, i * p.out[2], int(n), epi);
+            dw::lines<K, S, TILE, G>(source, p.out[2], c0, end, i * p.out[2], int(n), epi);
         }
     }
 }

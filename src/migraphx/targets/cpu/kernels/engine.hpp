@@ -22,15 +22,9 @@ inline constexpr int64_t K_BLOCK = 768;
 inline constexpr int64_t IN_PLACE_ROWS = 64;   // up to so many rows an unpacked B is read where it lies,
 inline constexpr int64_t IN_PLACE_STEP = 256;  // and always where its rows are no farther apart
 template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
-#if defined(__AVX512F__) || defined(__aarch64__)
-inline constexpr int REGISTERS = 32;
-template <class T> inline constexpr int MR = 6;                        // 6 x 4 accumulators
-template <class T> inline constexpr int MR1 = sizeof(T) == 8 ? 6 : 8;  // where there is one panel only: 8 x 2
-#else
-inline constexpr int REGISTERS = 16;
-template <class T> inline constexpr int MR = sizeof(T) == 8 ? 3 : 6;  // 6 x 2 accumulators, or 3 x 4
-template <class T> inline constexpr int MR1 = MR<T>;
-#endif
+// Rows of a tile: 6 x 4 accumulators in 32 registers, 6 x 2 or 3 x 4 in 16; where there is one panel only 8 x 2 in 32.
+template <class T> inline constexpr int MR = REGISTERS == 16 && sizeof(T) == 8 ? 3 : 6;
+template <class T> inline constexpr int MR1 = REGISTERS == 32 && sizeof(T) < 8 ? 8 : MR<T>;
 template <class T> inline constexpr int MR3 = LANES == 8 && same_v<T, float> ? 4 : 0;  // rows of three vectors on AVX2
 
 inline constexpr int64_t round64(int64_t bytes) { return (bytes + 63) & ~int64_t(63); }
@@ -125,7 +119,7 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
             __builtin_prefetch(ahead, 0, 3);  // into L2 alone (2) was up to 7 % slower
             vec<T, N> bv[COLS];
             load_row<T, N>(bv, b, panel, cols);
-            if constexpr (same_v<T, TB> && ROWS * COLS + COLS < REGISTERS) keep_row(bv, cols);
+            if constexpr (same_v<T, TB> && ROWS * COLS + COLS < REGISTERS) keep_row(bv, cols);  // all fit, with x
             (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
             b += step, ahead += u.ahead_step;
         } while (++k < kc);

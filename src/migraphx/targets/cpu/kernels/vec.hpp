@@ -40,6 +40,11 @@ namespace mgx {
 #define MGX_LANES 4
 #endif
 inline constexpr int LANES = MGX_LANES;  // a macro too: whoever packs weights asks the preprocessor
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int REGISTERS = 32;  // of vectors
+#else
+inline constexpr int REGISTERS = 16;
+#endif
 #if defined(__AVX512BF16__)
 #define MGX_BF16_WORDS 1  // pairs of bf16 are multiplied as they are: quant.hpp
 #else
