@@ -4,23 +4,27 @@
 table and writes JSON. A process builds the model with random weights, answers once (`first`: seconds from the finished
 build to the first answer, imports and compilation in it), compares with eager in float64 on the same device,
 and then measures synchronised calls: their median. Inputs lie on the device; weights are random, as zeros run faster.
+With `--together N` so many processes get ready side by side, which makes a long table short and `first` say little;
+they are measured one after the other when all of them are ready, so nothing runs beside a measurement.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
+import contextlib
+import itertools
 import json
+import signal
 import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
+from threading import Timer
 from typing import Any
 
 import torch
@@ -33,8 +37,6 @@ from benchmarks.models import bert, gpt2, import_transformers, randomize, torchv
 
 Run = Callable[[], Any]
 PROCESS_SECONDS = 400
-LOCK = Path(gettempdir(), "openmgx_benchmark.lock")
-AHEAD = 2  # processes: one imports and builds its model while the other has the device
 
 
 @dataclass(frozen=True)
@@ -221,26 +223,21 @@ OURS = ("openmgx_fx", "openmgx", "openmgx_frozen", "openmgx_int8", "openmgx_fp8"
 TORCHS = [name for name in ENGINES if name not in OURS]
 
 
-def measured(case: GpuCase, engine: str, device: str, seconds: float, aside: bool) -> dict[str, Any]:
-    """One engine on one case, in this process: from the first use of the device on it waits for its turn.
+def measured(case: GpuCase, engine: str, device: str, seconds: float) -> None:
+    """One engine on one case, in this process.
 
-    `aside`: it compiles while another process has its turn, so that `first` says little.
+    Prints what its first answer took and is worth, waits for a line, and prints what a call takes; both are JSON.
     """
     torch.manual_seed(0)
     torch.set_grad_enabled(False)
     model = randomize(case.build())
-    inputs = case.inputs()
     torch.backends.cudnn.allow_tf32 = False  # float is float; products are so by default
-    with open(LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        inputs = tuple(x.to(device) for x in inputs)
-        exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
-        if aside:
-            wait(device)
-            fcntl.flock(lock, fcntl.LOCK_UN)
-        run, found = answered(case, engine, device, model, inputs, exact)
-        fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends the device is its own
-        return found | timed(run, device, seconds)
+    inputs = tuple(x.to(device) for x in case.inputs())
+    exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
+    run, found = answered(case, engine, device, model, inputs, exact)
+    print(json.dumps(found), flush=True)
+    sys.stdin.readline()
+    print(json.dumps(timed(run, device, seconds)), flush=True)
 
 
 def answered(
@@ -284,19 +281,44 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def in_a_process(case: str, engine: str, device: str, seconds: float, aside: bool) -> dict[str, Any]:
-    """As `measured`, elsewhere; an engine that fails says why."""
-    command = [sys.executable, "-m", "benchmarks.gpu.models", "--one", case, engine, "--device", device]
-    command += ["--aside", "1"] if aside else []
-    try:
-        done = subprocess.run(
-            [*command, "--seconds", str(seconds)], capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
+class Process:
+    """`measured`, elsewhere; an engine that fails says why."""
+
+    def __init__(self, case: str, engine: str, device: str, seconds: float) -> None:
+        self.case, self.engine = case, engine
+        command = [sys.executable, "-m", "benchmarks.gpu.models", "--one", case, engine, "--device", device]
+        self.child = subprocess.Popen(
+            [*command, "--seconds", str(seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"took more than {PROCESS_SECONDS} s"}
-    if done.returncode:
-        return {"failed": done.stderr.strip()[-2000:]}
-    return json.loads(done.stdout.strip().splitlines()[-1])
+        self.said: deque[str] = deque(maxlen=20)  # lines, if it fails
+        self.limit = Timer(PROCESS_SECONDS, self.child.kill)
+        self.limit.start()
+
+    def found(self) -> dict[str, Any]:
+        """What it finds next: at first what its first answer took; empty where it has ended."""
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            if line.startswith('{"'):
+                return json.loads(line)
+            self.said.append(line)
+        return {}
+
+    def measure(self) -> dict[str, Any]:
+        """What a call takes now; the process has ended then."""
+        assert self.child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it may have failed
+            self.child.stdin.write("\n")
+            self.child.stdin.close()
+        found = self.found()
+        self.child.wait()
+        self.limit.cancel()
+        if self.child.returncode == -signal.SIGKILL:
+            self.said.append(f"killed, perhaps after {PROCESS_SECONDS} s")
+        return {"failed": "".join(self.said)[-2000:]} if self.child.returncode else found
 
 
 def main() -> None:
@@ -306,24 +328,25 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join([*TORCHS, "openmgx_fx", "openmgx", "openmgx_frozen"]))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--aside", type=int, default=0, help="compile in so many processes while another is measured")
+    parser.add_argument("--together", type=int, default=1, help="so many get ready side by side")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--one", nargs=2, metavar=("CASE", "ENGINE"), help="in this process; prints one line of JSON")
+    parser.add_argument("--one", nargs=2, metavar=("CASE", "ENGINE"), help="in this process; prints two lines of JSON")
     chosen = parser.parse_args()
     if chosen.one:
         case, engine = chosen.one
-        print(json.dumps(measured(CASES[case], engine, chosen.device, chosen.seconds, bool(chosen.aside))))
+        measured(CASES[case], engine, chosen.device, chosen.seconds)
         return
     results: dict[str, dict[str, Any]] = {case: {} for case in chosen.cases.split(",")}
-    jobs = [(case, engine) for case in results for engine in chosen.engines.split(",")]
+    jobs = list(itertools.product(results, chosen.engines.split(",")))
     name = torch.cuda.get_device_name() if chosen.device == "cuda" else "cpu"
-    aside = bool(chosen.aside)
-    with ThreadPoolExecutor(chosen.aside or AHEAD) as pool:
-        made = pool.map(lambda job: in_a_process(job[0], job[1], chosen.device, chosen.seconds, aside), jobs)
-        for (case, engine), found in zip(jobs, made, strict=True):
-            results[case][engine] = found
+    for begin in range(0, len(jobs), chosen.together):
+        batch = jobs[begin : begin + chosen.together]
+        processes = [Process(*job, chosen.device, chosen.seconds) for job in batch]
+        firsts = [process.found() for process in processes]
+        for process, first in zip(processes, firsts, strict=True):
+            found = results[process.case][process.engine] = first | process.measure()
             short = found.get("failed", "")[-300:] or {k: float(f"{v:.4g}") for k, v in found.items()}
-            print(case, engine, short, flush=True)
+            print(process.case, process.engine, short, flush=True)
             if chosen.output:
                 about = {"device": name, "torch": torch.__version__, "results": results}
                 chosen.output.write_text(json.dumps(about, indent=1))
