@@ -341,7 +341,7 @@ def main() -> None:
     name = torch.cuda.get_device_name() if chosen.device == "cuda" else "cpu"
     for begin in range(0, len(jobs), chosen.together):
         batch = jobs[begin : begin + chosen.together]
-        processes = [Process(*job, chosen.device, chosen.seconds) for job in batch]
+        processes = [Process(case, engine, chosen.device, chosen.seconds) for case, engine in batch]
         firsts = [process.found() for process in processes]
         for process, first in zip(processes, firsts, strict=True):
             found = results[process.case][process.engine] = first | process.measure()

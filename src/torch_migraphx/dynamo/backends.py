@@ -255,13 +255,20 @@ def _at_once(lowered: fx.GraphModule) -> Callable[..., Any]:
     program = lowered.get_submodule(str(first.target)) if alone else None
     if not isinstance(program, MGXModule) or not all(n in inputs for n in first.args):
         return lowered.forward
-    run = program.run_unless_changed
 
+    def holding(held: Mapping[int, torch.Tensor]) -> Callable[[Any, Sequence[Any]], tuple[Any] | None] | None:
+        run = program.holding(held)
+        return run and _in_tuple(run)
+
+    return OfPlaces(_in_tuple(program.run_unless_changed), tuple(map(inputs.index, first.args)), holding)
+
+
+def _in_tuple(run: Callable[[Any, Sequence[Any]], Any]) -> Callable[[Any, Sequence[Any]], tuple[Any] | None]:
     def function(image: Any, args: Sequence[Any]) -> tuple[Any] | None:
         result = run(image, args)
         return None if result is None else (result,)
 
-    return OfPlaces(function, tuple(map(inputs.index, first.args)))
+    return function
 
 
 def share_weights(lowered: nn.Module, others: Iterable[nn.Module]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -53,19 +53,6 @@ class Weights:
         return {k for k, (a, b) in enumerate(zip(key, at, strict=True)) if a != b}
 
 
-class Fetched:
-    """Tensors of a module; `known` are compiled weights that are like them, once a Runner has found out.
-
-    `placed`: where one gets other memory, sizes or strides, this is asked for no more.
-    """
-
-    __slots__ = ("known", "placed", "tensors")
-
-    def __init__(self, tensors: Sequence[torch.Tensor], placed: bool = False) -> None:
-        self.tensors, self.placed = tuple(tensors), placed
-        self.known: Weights | None = None
-
-
 @dataclass(frozen=True)
 class OfPlaces:
     """A function of the arguments at these places, which reads no others.
@@ -75,9 +62,37 @@ class OfPlaces:
 
     function: Callable[[Any, Sequence[Any]], Any]
     places: tuple[int, ...]
+    holding: Callable[[Mapping[int, torch.Tensor]], Callable[[Any, Sequence[Any]], Any] | None]
+    """Of arguments that stay as they are, by their numbers among these: the function of the others, if there is one."""
+
+    def without(self, held: Mapping[int, torch.Tensor]) -> OfPlaces | None:
+        """The same of the arguments at other places than these, where the tensors stay as they are."""
+        function = self.holding({n: held[k] for n, k in enumerate(self.places) if k in held})
+        rest = tuple(k for k in self.places if k not in held)
+        return OfPlaces(function, rest, lambda _: None) if function is not None else None
 
     def __call__(self, *args: Any) -> Any:
         return self.function(None, [args[k] for k in self.places])
+
+
+class Fetched:
+    """Tensors of a module; `known` are compiled weights that are like them, once a Runner has found out.
+
+    `placed`: where one gets other memory, sizes or strides, this is asked for no more.
+    """
+
+    __slots__ = ("_held", "known", "placed", "tensors")
+
+    def __init__(self, tensors: Sequence[torch.Tensor], placed: bool = False) -> None:
+        self.tensors, self.placed = tuple(tensors), placed
+        self.known: Weights | None = None
+        self._held: tuple[OfPlaces, OfPlaces | None] | None = None
+
+    def held_by(self, form: OfPlaces, places: Collection[int]) -> OfPlaces | None:
+        """The form of the arguments at other places than these, in whose order the tensors are."""
+        if self._held is None or self._held[0] is not form:
+            self._held = form, form.without(dict(zip(sorted(places), self.tensors, strict=True)))
+        return self._held[1]
 
 
 class Runner:
@@ -137,17 +152,22 @@ class Runner:
         return self.prepare(args)(*args)
 
     def run_without(self, absent: frozenset[int], args: Sequence[Any], fetched: Fetched) -> Any:
-        """Call without the tensors of `fetched`, whose places are `absent`; None where one of them may be needed."""
+        """Call without the tensors of `fetched`, whose places, in order, are `absent`; None where that cannot be."""
         known = fetched.known
         if known is None or not fetched.placed:
             return None
         epoch, found, sizes = self._epoch, self._found, self._sizes(args)
         if found is None or found[0] != epoch or found[1] is not known or found[2] != sizes:
             form = self._forms.find((known, sizes))
-            if not isinstance(form, OfPlaces) or not absent.isdisjoint(form.places):
+            if not isinstance(form, OfPlaces):
                 return None
             self._found = found = epoch, known, sizes, form
         form = found[3]
+        if not absent.isdisjoint(form.places):
+            held = fetched.held_by(form, absent)
+            if held is None:
+                return None
+            form = held
         inputs = [args[k] for k in form.places]
         if known.watch is None:
             return form.function(None, inputs)
@@ -155,8 +175,9 @@ class Runner:
 
     def _known(self, args: Sequence[Any], fetched: Fetched | None) -> Weights | None:
         """The weights among `args`, if they are compiled in as they are."""
-        if fetched is not None and fetched.placed and (known := fetched.known) is not None:
-            return known if self._weights.get(known.key) is known else None
+        known = fetched.known if fetched is not None and fetched.placed else None
+        if known is not None and self._weights.get(known.key) is known:
+            return known
         tensors = self._pick(args)
         known = self._weights.get(tuple(map(self._identity, tensors)))
         if known is None or not known.alike(*tensors):

@@ -28,8 +28,9 @@ from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.concrete import concrete, is_symbolic
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
+from torch_migraphx.fx.inputs import no_gradient
 from torch_migraphx.fx.lower_graph import lower
-from torch_migraphx.fx.mgx_module import ForInference, no_gradient, refuse_recorders
+from torch_migraphx.fx.mgx_module import ForInference, refuse_recorders
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import Options
 

@@ -10,7 +10,6 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 from torch import fx, nn
-from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
@@ -21,9 +20,9 @@ from torch.utils._pytree import tree_leaves
 import migraphx
 from migraphx import CompileOptions
 from torch_migraphx.devices import Place
-from torch_migraphx.fx.border import has_own_operators, not_held
 from torch_migraphx.fx.builder import DTYPES, to_numpy
 from torch_migraphx.fx.converter_registry import MGXInstruction
+from torch_migraphx.fx.inputs import Input, Inputs
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import ModuleKeywords
 
@@ -31,14 +30,6 @@ __all__ = ["ForInference", "MGXInstruction", "MGXModule", "SplitModule"]
 
 logger = get_logger(__name__)
 OUTPUT = "main:#output_"
-
-
-def no_gradient(what: str) -> RuntimeError:
-    """The error where an input requires a gradient."""
-    return RuntimeError(
-        f"{what} requires a gradient, which a compiled program does not compute: call it under torch.no_grad(), "
-        "or use torch.compile(model, backend='migraphx')"
-    )
 
 
 def refuse_recorders(inputs: Sequence[Any]) -> None:
@@ -54,80 +45,6 @@ def refuse_recorders(inputs: Sequence[Any]) -> None:
         raise RuntimeError("torch.jit.trace cannot record a compiled program; trace the model before it is lowered")
     if torch._C._len_torch_dispatch_stack() and get_proxy_mode() is not None:
         raise RuntimeError("torch.export cannot record a compiled program; export the model before it is lowered")
-
-
-class Input:
-    """What one input must be, and how it is handed over."""
-
-    __slots__ = ("dtype", "holds", "name", "place", "size", "strides")
-
-    def __init__(self, name: str, shape: migraphx.shape, place: Place) -> None:
-        self.name, self.place, self.holds = name, place, place.holds
-        self.size = torch.Size(shape.lens())
-        self.strides = None if shape.standard() else tuple(shape.strides())
-        self.dtype = DTYPES[shape.type_string().removesuffix("_type")]
-
-    def fits(self, x: Any) -> bool:
-        return (
-            isinstance(x, torch.Tensor)
-            and x.dtype is self.dtype
-            and x.shape == self.size
-            and self.holds(x)
-            and x.layout is torch.strided
-            and not has_own_operators(x)
-        )
-
-    def likens(self, x: Any) -> bool:
-        """Whether a tensor, fake or not, has the sizes and the type of one that fits, on such a device."""
-        return (
-            isinstance(x, torch.Tensor)
-            and x.dtype is self.dtype
-            and x.shape == self.size
-            and x.device.type == self.place.device.type
-        )
-
-    def laid_out(self, x: torch.Tensor) -> torch.Tensor:
-        """`x`, or a copy, with the strides that the program reads; RuntimeError where those share elements."""
-        x = x.resolve_neg()
-        if self.strides is None:
-            return x.contiguous()
-        if x.stride() == self.strides:
-            return x
-        return self.place.maker(self.size, self.strides, self.dtype)().copy_(x)
-
-    def refuse(self, x: Any, at: int) -> None:
-        """Raise for an input that does not fit, saying what it is and what it must be."""
-        want = f"{self.dtype} {list(self.size)} on {self.place}, in memory"
-        if not isinstance(x, torch.Tensor):
-            raise TypeError(f"input {at} ({self.name!r}) must be a tensor, {want}; got a {type(x).__name__}")
-        why = not_held(x, (self.place.device.type,))
-        got = f"{x.dtype} {list(x.shape)} on {x.device}" + (f", which {why}" if why else "")
-        error = TypeError if x.dtype is not self.dtype else ValueError
-        raise error(f"input {at} ({self.name!r}) must be {want}; got {got}")
-
-
-class Alike:
-    """Tells in microseconds whether tensors are as others that were looked at one by one: type, device, strides.
-
-    `moved`: those of them that must be laid out otherwise, by their places.
-    """
-
-    def __init__(self, inputs: Sequence[torch.Tensor], moved: Mapping[int, Input]) -> None:
-        self._guards = TensorGuards(*inputs, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        self._gradients = any(x.requires_grad for x in inputs)
-        self._moved = moved
-
-    def addresses(self, inputs: Sequence[torch.Tensor], alive: list[torch.Tensor]) -> list[int] | None:
-        """Where the tensors lie, or the copies that `alive` gets; None where they must be looked at."""
-        if not self._guards.check(*inputs) or (self._gradients and torch.is_grad_enabled()):
-            return None
-        found = list(map(torch.Tensor.data_ptr, inputs))
-        if not all(found):
-            return None
-        for at, spec in self._moved.items():
-            alive.append(spec.laid_out(inputs[at]))
-            found[at] = alive[-1].data_ptr()
-        return found
 
 
 def is_observed(*modules: nn.Module) -> bool:
@@ -251,7 +168,7 @@ class MGXModule(ForInference):
             for s in program.get_output_shapes()
         ]
         self._makers = [self._place.maker(*output) for output in self._outputs]
-        self._alike: Alike | None = None
+        self._all = Inputs(dict(enumerate(self._inputs)))
         self._written: dict[int, int] = {}
 
     def write_in_place(self, pairs: Mapping[int, int]) -> None:
@@ -284,22 +201,28 @@ class MGXModule(ForInference):
         return self._run(inputs, image)
 
     def _run(self, inputs: Sequence[torch.Tensor], image: Any) -> Any:
-        program = self.program
-        if program is None:
+        if self.program is None:
             raise RuntimeError("this MGXModule is empty: give it a program, or load a state dict")
         if len(inputs) != len(self._inputs):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
         refuse_recorders(inputs)
-        alive: list[torch.Tensor] = []
-        addresses = self._alike.addresses(inputs, alive) if self._alike is not None else None
+        alive: list[
+            torch.Tensor
+        ] = []  # until the run is over, or in a stream that comes before whoever takes their memory
+        addresses = self._all.alike(inputs, alive)
         if addresses is None:
             fake = next((x for x in inputs if isinstance(x, FakeTensor)), None)
             if fake is not None and all(map(Input.likens, self._inputs, inputs)):
                 return self._imagined(fake)
-            addresses = self._looked_at(inputs, alive)
-        results = self._results(inputs, addresses)
-        places = [addresses[k] for k in self._order], [x.data_ptr() for x in results], self._place.stream()
+            addresses = self._all.looked_at(inputs, alive)
+        return self._run_at([addresses[k] for k in self._order], self._results(inputs, addresses), image)
+
+    def _run_at(self, addresses: list[int], results: list[torch.Tensor], image: Any) -> Any:
+        """Run on what lies at these addresses, in the order of the program's parameters."""
+        program = self.program
+        assert program is not None
+        places = addresses, [x.data_ptr() for x in results], self._place.stream()
         try:
             if image is None:
                 program.run_at(*places)
@@ -307,31 +230,44 @@ class MGXModule(ForInference):
                 return None
         except np.linalg.LinAlgError as error:
             raise torch.linalg.LinAlgError(str(error)) from None  # pyright: ignore[reportPrivateImportUsage]
-        del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _looked_at(self, inputs: Sequence[torch.Tensor], alive: list[torch.Tensor]) -> list[int]:
-        """Where inputs that fit lie, or the copies, which `alive` gets, of those with other strides than are read."""
-        moved: dict[int, Input] = {}
-        addresses: list[int] = []
-        grad = torch.is_grad_enabled()
-        for at, (spec, x) in enumerate(zip(self._inputs, inputs, strict=True)):
-            if not spec.fits(x):
-                spec.refuse(x, at)
-            if grad and x.requires_grad:
-                raise no_gradient(f"input {at} ({spec.name!r})")
-            if spec.strides or not x.is_contiguous() or x.is_neg():
-                laid_out = spec.laid_out(x)
-                if laid_out is not x:
-                    x, moved[at] = laid_out, spec
-                    alive.append(x)
-            address = x.data_ptr()
-            if not address and x.numel():  # freed, or never there
-                spec.refuse(x, at)
-            addresses.append(address)
-        if inputs:
-            self._alike = Alike(inputs, moved)
-        return addresses
+    def holding(self, held: Mapping[int, torch.Tensor]) -> Callable[[Any, Sequence[torch.Tensor]], Any] | None:
+        """`run_unless_changed` of the other inputs, while these tensors, by their numbers, stay as they are.
+
+        It asks nothing of them: of hundreds of weights that takes a third of the time of the host. Their elements
+        may change. None where one of them is copied before each run, or written.
+        """
+        program, copies = self.program, list[torch.Tensor]()
+        if program is None or self._written:
+            return None
+        lie = dict(
+            zip(held, Inputs({k: self._inputs[k] for k in held}).looked_at([*held.values()], copies), strict=True)
+        )
+        if copies:
+            return None
+        free = [k for k in range(len(self._inputs)) if k not in held]
+        others = Inputs({k: self._inputs[k] for k in free})
+        addresses = [lie.get(k, 0) for k in self._order]
+        places = [(self._order.index(k), at) for at, k in enumerate(free) if k in self._order]
+        gradients = any(x.requires_grad for x in held.values())
+
+        def run(image: Any, inputs: Sequence[torch.Tensor]) -> Any:
+            alive: list[torch.Tensor] = []
+            found = others.alike(inputs, alive)
+            usual = self.program is program and forward_ad._current_level < 0
+            if not usual or (gradients and torch.is_grad_enabled()) or any(isinstance(x, FakeTensor) for x in inputs):
+                given = {**held, **dict(zip(free, inputs, strict=True))}
+                return self.run_unless_changed(image, [given[k] for k in range(len(given))])
+            refuse_recorders(inputs)
+            if found is None:
+                found = others.looked_at(inputs, alive)
+            now = addresses.copy()
+            for place, at in places:
+                now[place] = found[at]
+            return self._run_at(now, [make() for make in self._makers], image)
+
+        return run
 
     def _results(self, inputs: Sequence[torch.Tensor], addresses: Sequence[int]) -> list[torch.Tensor]:
         """Memory for the outputs: new, or an input's that is read where it lies."""

@@ -12,6 +12,7 @@ from torch_migraphx.dynamo.module_guards import PATIENCE
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.weights_at_once import Fetch
 from torch_migraphx.dynamo.words import words_of
+from torch_migraphx.fx.inputs import Inputs
 
 WEIGHTS = (
     "parameter",
@@ -75,14 +76,55 @@ def test_a_known_module_hands_over_no_weights(monkeypatch):
     assert len(ran) < before + 6  # not each call, though memory beside the weights may have been written before one
 
 
-def test_weights_that_have_become_inputs_are_read(fetched):
+def with_weights_as_inputs() -> tuple[Any, Any]:
+    """A model, and what is compiled of it after its weights changed too often to be compiled in."""
     m = model(2)
     fast = compiled(m)
     for _ in range(7):
         same(fast, m)
-        with torch.no_grad():
-            m[0].linear.weight.mul_(1.5)
+        for t in filter(torch.is_floating_point, (*m.parameters(), *m.buffers())):
+            t.mul_(1.25).add_(0.01)
+    return m, fast
+
+
+def test_weights_that_have_become_inputs_are_read(fetched):
+    m, fast = with_weights_as_inputs()
+    same(fast, m)
     assert fetched[-1] == (m, True)
+
+
+@pytest.mark.skipif(words_of([], [], []) is None, reason="words of objects cannot be read here")
+def test_weights_that_are_inputs_are_asked_for_nothing(monkeypatch):
+    m, fast = with_weights_as_inputs()
+    same(fast, m)
+    looked: list[int] = []
+    monkeypatch.setattr(Runner, "run", lambda *_: pytest.fail("the weights were handed over"))
+    monkeypatch.setattr(Inputs, "alike", lambda self, given, alive: looked.append(len(given)))
+    for k in range(3):
+        same(fast, m, torch.randn_like(X) + k)
+        m[0].linear.weight.mul_(2)
+    assert looked == [1] * 6
+
+
+@pytest.mark.parametrize("write", [WRITES[name] for name in WEIGHTS], ids=WEIGHTS)
+def test_another_weight_is_seen_among_inputs(write):
+    m, fast = with_weights_as_inputs()
+    same(fast, m)
+    before = m(X)
+    write(m[1])
+    assert not torch.equal(before, m(X))
+    same(fast, m)
+
+
+def test_gradients_flow_beside_weights_that_are_inputs():
+    m, fast = with_weights_as_inputs()
+    same(fast, m)
+    with torch.enable_grad():
+        x = X.clone().requires_grad_()
+        fast(x).sum().backward()
+        given, x.grad = x.grad, None
+        m(x).sum().backward()
+    torch.testing.assert_close(given, x.grad)
 
 
 @pytest.mark.parametrize("write", [WRITES[name] for name in WEIGHTS], ids=WEIGHTS)
