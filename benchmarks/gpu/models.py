@@ -296,6 +296,7 @@ class Process:
         )
         self.said: deque[str] = deque(maxlen=20)  # lines, if it fails
         self.limit = Timer(PROCESS_SECONDS, self.child.kill)
+        self.limit.daemon = True
         self.limit.start()
 
     def found(self) -> dict[str, Any]:

@@ -207,9 +207,7 @@ class MGXModule(ForInference):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
         refuse_recorders(inputs)
-        alive: list[
-            torch.Tensor
-        ] = []  # until the run is over, or in a stream that comes before whoever takes their memory
+        alive: list[torch.Tensor] = []  # copies: until the run is over, or in the stream before who takes their memory
         addresses = self._all.alike(inputs, alive)
         if addresses is None:
             fake = next((x for x in inputs if isinstance(x, FakeTensor)), None)
@@ -241,11 +239,10 @@ class MGXModule(ForInference):
         program, copies = self.program, list[torch.Tensor]()
         if program is None or self._written:
             return None
-        lie = dict(
-            zip(held, Inputs({k: self._inputs[k] for k in held}).looked_at([*held.values()], copies), strict=True)
-        )
+        found = Inputs({k: self._inputs[k] for k in held}).looked_at([*held.values()], copies)
         if copies:
             return None
+        lie = dict(zip(held, found, strict=True))
         free = [k for k in range(len(self._inputs)) if k not in held]
         others = Inputs({k: self._inputs[k] for k in free})
         addresses = [lie.get(k, 0) for k in self._order]
@@ -254,9 +251,10 @@ class MGXModule(ForInference):
 
         def run(image: Any, inputs: Sequence[torch.Tensor]) -> Any:
             alive: list[torch.Tensor] = []
-            found = others.alike(inputs, alive)
-            usual = self.program is program and forward_ad._current_level < 0
-            if not usual or (gradients and torch.is_grad_enabled()) or any(isinstance(x, FakeTensor) for x in inputs):
+            asks = self.program is not program or forward_ad._current_level >= 0
+            asks = asks or (gradients and torch.is_grad_enabled())
+            found = None if asks else others.alike(inputs, alive)
+            if found is None and (asks or any(isinstance(x, FakeTensor) for x in inputs)):
                 given = {**held, **dict(zip(free, inputs, strict=True))}
                 return self.run_unless_changed(image, [given[k] for k in range(len(given))])
             refuse_recorders(inputs)

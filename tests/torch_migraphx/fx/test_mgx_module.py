@@ -4,12 +4,14 @@ import copy
 import io
 import multiprocessing
 import pickle
+import re
 import threading
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -148,6 +150,56 @@ def test_a_model_with_a_compiled_part_is_lowered_by_the_road_that_exports_it():
     with torch.no_grad():
         lowered = lower_to_mgx(model, [X], target="ref", use_aten=True)
         assert_close(lowered(X).numpy(), model(X).numpy())
+
+
+@pytest.fixture
+def holder():
+    """A module whose second and third inputs are held, what runs it with the first, and those."""
+    w, b = nn.Parameter(torch.randn(4)), torch.randn(4)
+    m = module(lambda x, w, b: x * w + b, X, w.detach(), b)
+    with torch.no_grad():
+        return m, m.holding({1: w, 2: b}), w, b
+
+
+def test_held_inputs_are_read_where_they_lie(holder):
+    m, run, w, b = holder
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn_like(X)
+            for given in (x, x.t().contiguous().t()):
+                assert_close(run(None, [given]), x * w + b)
+            w.mul_(2)
+            b.add_(1)
+        m.set_extra_state(m.get_extra_state())  # another program, compiled from the same
+        assert_close(run(None, [X]), X * w + b)
+
+
+@pytest.mark.parametrize("x", [torch.randn(4, 3), X.double(), None, torch.randn(3, 4).to_sparse()])
+def test_bad_inputs_beside_held_ones(holder, x):
+    m, run, w, b = holder
+    with torch.no_grad():
+        for _ in range(2):
+            with pytest.raises((TypeError, ValueError)) as wanted:
+                m(x, w, b)
+            with pytest.raises(wanted.type, match=re.escape(str(wanted.value))):
+                run(None, [x])
+            assert_close(run(None, [X]), X * w + b)
+
+
+def test_gradients_tangents_and_fakes_beside_held_inputs(holder):
+    m, run, w, b = holder
+    with torch.no_grad():
+        run(None, [X])
+    with pytest.raises(RuntimeError, match=r"input 1 .* requires a gradient"):
+        run(None, [X])
+    w.requires_grad_(False)
+    for _ in range(2):
+        with torch.no_grad(), forward_ad.dual_level(), pytest.raises(RuntimeError, match="tangent"):
+            run(None, [forward_ad.make_dual(X, X)])
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        made = run(None, [mode.from_tensor(X)])
+    assert isinstance(made, FakeTensor) and made.shape == X.shape
+    assert m.holding({1: torch.randn(8)[::2], 2: b}) is None
 
 
 def test_strided_views_are_accepted(both):
