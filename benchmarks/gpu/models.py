@@ -36,6 +36,7 @@ from benchmarks.gpu.unet import UNet, unet_inputs
 from benchmarks.models import bert, gpt2, import_transformers, randomize, torchvision_model
 
 Run = Callable[[], Any]
+FOUND = "found: "  # begins the lines of a process that are for the one that started it; Inductor prints JSON, too
 PROCESS_SECONDS = 400
 
 
@@ -213,6 +214,7 @@ ENGINES: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], Run]] = {
     "reduce_overhead": _by_inductor("reduce-overhead"),
     "reduce_overhead_freezing": _by_inductor("reduce-overhead", freezing=True),
     "max_autotune": _by_inductor("max-autotune"),
+    "max_autotune_freezing": _by_inductor("max-autotune", freezing=True),
     "openmgx_fx": _lowered,
     "openmgx": _compiled(frozen=False),
     "openmgx_frozen": _compiled(frozen=True),
@@ -226,7 +228,7 @@ TORCHS = [name for name in ENGINES if name not in OURS]
 def measured(case: GpuCase, engine: str, device: str, seconds: float) -> None:
     """One engine on one case, in this process.
 
-    Prints what its first answer took and is worth, waits for a line, and prints what a call takes; both are JSON.
+    Prints what its first answer took and is worth, waits for a line, and prints what a call takes: JSON behind FOUND.
     """
     torch.manual_seed(0)
     torch.set_grad_enabled(False)
@@ -235,9 +237,9 @@ def measured(case: GpuCase, engine: str, device: str, seconds: float) -> None:
     inputs = tuple(x.to(device) for x in case.inputs())
     exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
     run, found = answered(case, engine, device, model, inputs, exact)
-    print(json.dumps(found), flush=True)
+    print(FOUND + json.dumps(found), flush=True)
     sys.stdin.readline()
-    print(json.dumps(timed(run, device, seconds)), flush=True)
+    print(FOUND + json.dumps(timed(run, device, seconds)), flush=True)
 
 
 def answered(
@@ -303,8 +305,8 @@ class Process:
         """What it finds next: at first what its first answer took; empty where it has ended."""
         assert self.child.stdout is not None
         for line in self.child.stdout:
-            if line.startswith('{"'):
-                return json.loads(line)
+            if line.startswith(FOUND):
+                return json.loads(line.removeprefix(FOUND))
             self.said.append(line)
         return {}
 

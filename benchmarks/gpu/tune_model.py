@@ -1,8 +1,9 @@
 """The shipped table of target gpu: configurations that make a whole model fastest.
 
-`python -m benchmarks.gpu.tune_model [--case resnet50_b1] [--seconds 300] [--output FILE]` begins with what the table
-says, tries other configurations of each contraction in the compiled model, one contraction at a time, and writes those
-with which synchronised runs are shorter into the table of this device's chip. A kernel that is timed among copies of
+`python -m benchmarks.gpu.tune_model [--case resnet50_b1] [--problems 'product .*'] [--seconds 300] [--output FILE]`
+begins with what the table says, tries other configurations of each contraction whose key begins so in the compiled
+model, one contraction at a time, and writes those with which synchronised runs are shorter into the table of this
+device's chip. A kernel that is timed among copies of
 itself (benchmarks.gpu.tune_table) is not what it is in a model of batch 1: there the ends of other kernels overlap with
 its begin, and libraries' kernels with nothing.
 """
@@ -10,6 +11,7 @@ its begin, and libraries' kernels with nothing.
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -39,9 +41,9 @@ from migraphx.targets.gpu.tune import kernels_of
 from torch_migraphx.fx import MGXInterpreter
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 
-BEST_GUESSES, OF_ONE_TILE, MOST = 8, 3, 16  # configurations of a problem that are tried
+BEST_GUESSES, OF_ONE_TILE, OF_LIBRARIES, MOST = 8, 3, 4, 16  # configurations of a problem that are tried
 SECONDS, ROUNDS = 0.15, 3  # of runs of one configuration; of them and of what was best before, in turn
-GAIN = 0.25e-6  # seconds of a model, from which on another configuration is taken
+GAIN, SHARE = 0.25e-6, 5e-4  # seconds of a model, and its share of them, from which on a configuration is taken
 
 
 class Trying(GpuTarget):
@@ -73,12 +75,13 @@ class Trying(GpuTarget):
 
 
 def worth_trying(config: Config, candidates: Sequence[Config]) -> list[Config]:
-    """Of our own kernels: other parts of the depth with the same tile, other tiles with as many, the best guesses."""
+    """Other parts of the depth with the same tile, other tiles with as many, the best guesses, of libraries too."""
     own = [c for c in candidates if c.kernel not in LIBRARIES and c != config]
     tile = (config.kernel, config.m, config.n, config.k, config.warps, config.stages)
     same = [c for c in own if (c.kernel, c.m, c.n, c.k, c.warps, c.stages) == tile][:OF_ONE_TILE]
     as_many = [c for c in own if (c.split, c.tail) == (config.split, 1)][: BEST_GUESSES + 1]
-    return list(dict.fromkeys([*same, *as_many, *own[:BEST_GUESSES]]))[:MOST]
+    library = [c for c in candidates if c.kernel in LIBRARIES and c != config][:OF_LIBRARIES]
+    return list(dict.fromkeys([*library, *same, *as_many, *own[:BEST_GUESSES]]))[:MOST]
 
 
 class Model:
@@ -106,12 +109,16 @@ class Model:
         return 1e-3 * timed(lambda: executable.run_at(*places, stream), "cuda", SECONDS)["ms"]
 
 
-def improvements(model: Model, best: GpuExecutable, end: float) -> Iterator[tuple[str, Config, float]]:
+def improvements(
+    model: Model, best: GpuExecutable, keys: re.Pattern[str], end: float
+) -> Iterator[tuple[str, Config, float]]:
     """Problems with configurations that are faster than in `best`, and the seconds that each takes off."""
     target = model.target
     with suppress(CompilerError):  # what does not compile is passed over below
         binaries(list(target.kernels), target.accelerator.chip)
     for problem, configs in target.others.items():
+        if not keys.match(problem):
+            continue
         if time.perf_counter() > end:
             print("no time left for", problem)
             return
@@ -125,8 +132,9 @@ def improvements(model: Model, best: GpuExecutable, end: float) -> Iterator[tupl
         if not found:
             continue
         _, _, config, other = min(found, key=lambda f: f[:2])
-        gain = statistics.median(model.seconds(best) - model.seconds(other) for _ in range(ROUNDS))
-        if gain > GAIN:
+        times = [(model.seconds(best), model.seconds(other)) for _ in range(ROUNDS)]
+        gain = statistics.median(was - is_now for was, is_now in times)
+        if gain > max(GAIN, SHARE * times[0][0]):
             best, target.given[problem] = other, config
             yield problem, config, gain
 
@@ -134,13 +142,14 @@ def improvements(model: Model, best: GpuExecutable, end: float) -> Iterator[tupl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", default="resnet50_b1")
+    parser.add_argument("--problems", type=re.compile, default=re.compile(""), help="what their keys begin with")
     parser.add_argument("--seconds", type=float, default=300, help="begin no contraction after these")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     end, device = time.perf_counter() + given.seconds, current_device()
     model = Model(given.case, device)
     before, found = model.compiled(), dict[str, Config]()
-    for problem, config, gain in improvements(model, before, end):
+    for problem, config, gain in improvements(model, before, given.problems, end):
         print(f"{problem}: {model.target.used[problem]} -> {config}, {1e6 * gain:.2f} us less", flush=True)
         found[problem] = config
     after = model.compiled()

@@ -307,18 +307,23 @@ def test_images_of_few_channels_are_read_as_they_came(always: Callable[..., None
         assert check(built(build, shape), scale=4).executable.steps[0].kernel == first
 
 
-def test_windows_lined_up(always: Callable[..., None]) -> None:
-    """Few channels of bytes: a copy with zeros round the image, whose windows' rows are vectors."""
+@pytest.mark.parametrize("type", ["int8", "half", "bf16", "float"])
+def test_windows_lined_up(type: str, always: Callable[..., None]) -> None:
+    """Few channels: a copy with zeros round each image, where rows of windows are vectors; what follows is not seen."""
     always(Config("lined", 16, 16, 32))
-    x, w = ((weight(*lens, type="float") * 40).astype(np.int8) for lens in ((2, 3, 9, 13), (20, 3, 3, 5)))
+    x, w = (weight(*lens, type="float") * 4 for lens in ((2, 3, 9, 13), (20, 3, 3, 5)))
+    if type != "int8":
+        x[0, 1, 4, 6], x[1, 2, 0, 12], x[1, 0, 8, 0] = np.nan, np.inf, -np.inf
+    x, w = ((10 * a if type == "int8" else a).astype(dtypes.to_numpy(type)) for a in (x, w))
+    operator = "quant_convolution" if type == "int8" else "convolution"
     for stride, padding in (((2, 2), (1, 3, 2, 0)), ((1, 3), (0, 0)), ((1, 1), (2, 2))):
 
         def build(b: Builder, x: Instruction, s=stride, p=padding) -> Instruction:
-            return b.quant_convolution(x, b.literal(w), stride=s, padding=p)
+            return getattr(b, operator)(x, b.literal(w), stride=s, padding=p)
 
-        for shape in (Shape("int8", x.shape), permuted("int8", x.shape, (0, 2, 3, 1))):
-            made = check(built(build, shape), {"x0": x})
-            assert [s.kernel for s in made.executable.steps][:2] == ["pad", "quant_convolution"]
+        for shape in (Shape(type, x.shape), permuted(type, x.shape, (0, 2, 3, 1))):
+            made = check(built(build, shape), {"x0": x}, scale=4)
+            assert [s.kernel for s in made.executable.steps][:2] == ["pad", operator]
 
 
 def test_images_are_padded_as_they_are_quantized(always: Callable[..., None]) -> None:

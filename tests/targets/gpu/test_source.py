@@ -42,11 +42,11 @@ def test_two_functions_of_one_name_are_refused(tmp_path: Path, monkeypatch: pyte
         source.definitions.cache_clear()
 
 
-def test_what_8_divides_is_known_to_the_compiler() -> None:
-    """Eight halves are a vector: heads of 40 are read by whole ones. Lengths of inputs make no kernels of their own."""
+def test_what_8_or_4_divides_is_known_to_the_compiler() -> None:
+    """Eight halves are a vector, and four floats. Lengths of inputs make no kernels of their own."""
     shell = Shell()
     texts = [shell.size(40, fine=True), shell.size(48, fine=True), shell.size(44, fine=True), shell.size(40)]
-    assert texts == ["(n0 * 8)", "n1", "n2", "n3"] and shell.numbers == [5, 48, 44, 40]
+    assert texts == ["(n0 * 8)", "n1", "(n2 * 4)", "n3"] and shell.numbers == [5, 48, 11, 40]
 
 
 def test_threads_that_parse_meanwhile_do_not_disturb() -> None:

@@ -93,13 +93,18 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
 
 
 LINED = "lined"  # of a copy whose rows of windows are vectors (lower/convolution.py: lined_up)
-LINED_TILES = ((128, 64, 4, 4), (64, 64, 4, 4), (128, 64, 8, 3), (128, 32, 4, 4), (64, 32, 4, 4), (128, 64, 4, 2))
+LINED_TILES = (
+    (128, 64, 4, 4), (64, 64, 4, 4), (128, 64, 8, 3), (128, 32, 4, 4), (64, 32, 4, 4), (128, 64, 4, 2), (256, 64, 4, 3),
+    (256, 64, 8, 3),
+)  # fmt: skip
 
 
 def lined_up_convolutions(conv: Convolution) -> list[Config]:
-    """Candidates where a copy of the images is convolved."""
+    """Candidates where a copy of the images is convolved: a step is a row of a window."""
     tiles = [t for t in LINED_TILES if t[1] <= 32 or t[1] < 2 * conv.columns]
-    return [Config(LINED, m, n, 32, 1, warps, stages) for m, n, warps, stages in tiles]
+    each = 1 << (conv.x.lens[1] - 1).bit_length()  # channels of the copy's pixels
+    depth = max(32, 1 << (conv.window.kernel[2] * each - 1).bit_length())
+    return [Config(LINED, m, n, depth, 1, warps, stages) for m, n, warps, stages in tiles if depth <= MOST_LINE]
 
 
 def shallow(type: str) -> tuple[tuple[int, ...], ...]:

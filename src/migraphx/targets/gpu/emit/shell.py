@@ -35,11 +35,12 @@ class Shell:
     def size(self, value: int, wide: bool = False, loose: bool = False, fine: bool = False) -> str:
         """The name of a number that differs among calls. `loose`: no load gets wider where 16 divides it.
 
-        `fine`: it is one of the model's, not of its inputs' lengths: that 8 divides it is worth a kernel of its own,
-        whose loads of halves are whole vectors then.
+        `fine`: it is one of the model's, not of its inputs' lengths: that 8 or 4 divides it is worth a kernel of its
+        own, whose loads of halves or floats are whole vectors then.
         """
-        if fine and not divides(16, value) and divides(8, value) and not loose:
-            return f"({self.size(value // 8, wide, loose=True)} * 8)"
+        unit = next((u for u in (16, 8, 4) if divides(u, value)), 1)
+        if fine and not loose and unit in (8, 4):
+            return f"({self.size(value // unit, wide, loose=True)} * {unit})"
         if loose:
             self.loose.add(len(self.numbers))
         self.numbers.append(value)

@@ -119,10 +119,10 @@ def window_texts(shell: Shell, window: Window, x: View) -> dict[str, str]:
     return texts
 
 
-def find_windows(shell: Shell, conv: Conv) -> str:
+def find_windows(shell: Shell, conv: Conv, row: str = "row") -> str:
     """A line that finds the windows of `row`; what functions of kernels/convolution.py take of them."""
     texts, found = window_texts(shell, conv.window, conv.x), "image, at0, at1, at2"
-    shell.lines.append(f"{found} = corner(row, {texts['size']}, {texts['out']}, {texts['stride']}, {texts['pad']})")
+    shell.lines.append(f"{found} = corner({row}, {texts['size']}, {texts['out']}, {texts['stride']}, {texts['pad']})")
     return f"{found}, {texts['size']}, {texts['dilation']}"
 
 
@@ -149,26 +149,18 @@ def conv_calls(
         "col = tile_n * BN + tl.arange(0, BN)",
     ]
     pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
+    if config.kernel == LINED and conv.channels % 8:  # lanes side by side load 4 numbers each, not every other 4
+        pixel = f"({shell.size(conv.pixel // 4, loose=True)} * 4)"
     short = config.kernel == "rows" and conv.short
-    kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
+    kind = "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
-    numbers = find_windows(shell, conv)
+    numbers = find_windows(shell, conv, f"tl.minimum(row, {rows} - 1)" if config.kernel == LINED else "row")
     if config.kernel == "convolution" and conv.group == 1 and divides(config.k, conv.channels):  # no gaps
         reach = f"({begin}) * BK", f"({end}) * BK", conv.steps(config) * config.k // config.split
         ask_for_columns(shell, config, conv.w, conv.rows, (w, cols, w_col), *reach)
     epilogue, fetched = before_sums(shell, epilogue, config, kind if conv.group == 1 else "", beside, rows, cols)
-    if config.kernel in ("flat", "rows"):
-        name = "flat" if config.kernel == "flat" else "row"
-        if name == "flat":
-            planes = shell.size(conv.x.strides[0] // (prod(conv.window.size) * conv.pixel), span(conv.x) > WIDE, True)
-            first += f", {planes}, {shell.stride(conv.x.strides[1], conv.x)}"
-        consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
-        shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
-    else:
-        first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
-        consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}, {conv.inside}'
-        shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
+    shell.lines.append(f"acc = {_sums(shell, conv, config, first, numbers, kind)}")
     shell.lines += ["acc = acc.to(tl.int32)"] * short
     if conv.group > 1:
         shell.lines.append(f"col += group * {cols}")
@@ -185,6 +177,24 @@ def conv_calls(
         return [call]
     assert parts is not None
     return [call, add_parts_call(parts, epilogue, sums, label, origin)]
+
+
+def _sums(shell: Shell, conv: Conv, config: Config, first: str, numbers: str, kind: str) -> str:
+    """The text that computes a tile's sums; `first`, `numbers`: what all functions take."""
+    kernel = conv.window.kernel
+    if config.kernel in ("flat", "rows"):
+        name = "flat" if config.kernel == "flat" else "row"
+        if name == "flat":
+            planes = shell.size(conv.x.strides[0] // (prod(conv.window.size) * conv.pixel), span(conv.x) > WIDE, True)
+            first += f", {planes}, {shell.stride(conv.x.strides[1], conv.x)}"
+        consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
+        return f"{name}_convolution_sums({first}, {numbers}, {consts}, BK)"
+    first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
+    if config.kernel == LINED:
+        line = shell.size(conv.window.size[2] * conv.pixel, fine=True)
+        return f'lined_convolution_sums({first}, {line}, {numbers}, "{kind}", {conv.channels == config.k}, BK)'
+    consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}, {conv.inside}'
+    return f"convolution_sums({first}, {numbers}, {consts}, BK)"
 
 
 def pad_call(x: View, image: View, before: Sequence[int], module: Module | None, origin: str) -> GpuCall:

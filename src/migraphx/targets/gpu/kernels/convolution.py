@@ -12,13 +12,24 @@ from migraphx.targets.gpu.kernels.product import accumulate, zeros
 
 
 @triton.jit
+def quotient(a, b):
+    """a // b of numbers that are not negative; as unsigned ones, which takes two thirds of the instructions."""
+    if a.dtype == tl.int64:
+        return a // b
+    else:
+        return (a.to(tl.uint32) // tl.full([], b, tl.uint32)).to(tl.int32)
+
+
+@triton.jit
 def corner(row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2):
     """Of output pixels: the first pixel of their image, and where their windows begin along each axis."""
-    at2 = row % out2 * stride2 - pad2
-    at1 = row // out2 % out1 * stride1 - pad1
-    at0 = row // (out2 * out1) % out0 * stride0 - pad0
-    image = row // (out2 * out1 * out0) * size0 * size1 * size2
-    return image, at0, at1, at2
+    line = quotient(row, out2)
+    plane = quotient(line, out1)
+    image = quotient(plane, out0)
+    at0 = (plane - image * out0) * stride0 - pad0
+    at1 = (line - plane * out1) * stride1 - pad1
+    at2 = (row - line * out2) * stride2 - pad2
+    return image * size0 * size1 * size2, at0, at1, at2
 
 
 @triton.jit
@@ -115,6 +126,32 @@ def row_convolution_sums(
         tile = tl.load(x + ((image + line) * pixel)[:, None] + at, in_line & (inside & there)[:, None], 0)
         weights = tl.load(pw + step * (K2 * C), deep[:, None], 0)
         acc = accumulate(acc, tile, weights, deep, KIND)
+    return acc
+
+
+@triton.jit
+def lined_convolution_sums(
+    x, w, row, col, rows, cols, begin, end, pixel, w_col, channels, w_tap, line,
+    image, at0, at1, at2, size0, size1, size2, dilation0, dilation1, dilation2,
+    KIND: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """The same of windows that never leave their images, one pixel wide: a step is one row of them, `line` elements on.
+
+    It has at most BK channels. Weights are {cols, rows of the window, w_tap}, zeros behind the channels.
+    """
+    depth = tl.arange(0, BK)
+    deep = depth < channels
+    px = x + ((image + at1 * size2 + at2) * pixel + begin * line)[:, None] + depth[None, :]
+    pw = w + tl.minimum(col, cols - 1)[None, :] * w_col + depth[:, None] + begin * w_tap
+    acc = zeros(row.shape[0], col.shape[0], x, KIND)
+    for _ in range(begin, end):
+        if EVEN:
+            tile = tl.load(px)
+        else:
+            tile = tl.load(px, deep[None, :], 0)
+        acc = accumulate(acc, tile, tl.load(pw), deep, KIND)
+        px += line
+        pw += w_tap
     return acc
 
 

@@ -112,7 +112,7 @@ def lies_in_vectors(x: View) -> bool:
 
 def convolve(
     ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str,
-    lined: Callable[[], tuple[GpuCall, Conv]] | None = None, came: View | None = None,
+    lined: Callable[[int], tuple[GpuCall, Conv]] | None = None, came: View | None = None,
 ) -> None:  # fmt: skip
     """The convolution, or the product that it is, with the best configuration. `lined`: as `lined_up` makes it.
 
@@ -156,7 +156,7 @@ def convolve(
             parts = ctx.temporary(Shape(sums_type(x.type), (config.split, rows, epilogue.write.lens[1])))
         if config.kernel == LINED:
             assert lined is not None
-            copy, same = lined()
+            copy, same = lined(config.k)
             return [copy, *conv_calls(same, epilogue, config, parts, label, origin)]
         as_given = config.kernel == "flat" and came is not None and has_planes(came)
         return conv_calls(replace(conv, x=came) if as_given else conv, epilogue, config, parts, label, origin)
@@ -212,8 +212,8 @@ def can_be_lined_up(conv: Conv) -> bool:
     """Whether `lined_up` gains: images of few channels, windows of several pixels in a row."""
     window, few = conv.window, conv.x.lens[1] < FEW_CHANNELS and conv.x.elements < MOST_LINED
     plain = conv.group == 1 and set(window.dilation) == {1} and len(conv.x.lens) == 4 and min(window.pad) >= 0
-    bytes_ = conv.x.type == "int8"  # of others single elements load as fast, and what follows a window may be NaN
-    return few and plain and bytes_ and window.kernel[2] > 1 and not is_patches(conv)
+    known = conv.x.type == conv.w.type and conv.x.type in ("int8", "half", "bf16", "float")
+    return few and plain and known and window.kernel[2] > 1 and not is_patches(conv)
 
 
 def has_planes(x: View) -> bool:
@@ -237,17 +237,19 @@ def as_it_came(ctx: LoweringContext, ins: Instruction, source: View) -> View:
 
 
 def lined_up(
-    ctx: LoweringContext, conv: Conv, given: View, weights: np.ndarray, key: tuple[Hashable, ...], origin: str
-) -> tuple[GpuCall, Conv]:
+    ctx: LoweringContext, conv: Conv, given: View, weights: np.ndarray, key: tuple[Hashable, ...], origin: str,
+    depth: int,
+) -> tuple[GpuCall, Conv]:  # fmt: skip
     """The same convolution of windows one pixel wide, whose channels are all of a window's row; and what it reads.
 
-    `given`: the images as they came. What is read is a copy of them with zeros round each, a power of two of channels a
-    pixel: a row of a window is a few vectors of memory, none of which leaves the image.
+    `given`: the images as they came; `depth`: of a row, with zeros behind its weights. What is read is a copy of them
+    with zeros round each, a power of two of channels a pixel: a row of a window is a few vectors of memory, none of
+    which leaves the image. Of bytes these are whole: what follows a window is multiplied by 0. Floats may be NaN there,
+    so their last vector is not.
     """
     window, (n, c, *_) = conv.window, conv.x.lens
     (_, k1, k2), (_, s1, s2), (_, out1, out2) = window.kernel, window.stride, window.out
-    wide, line = power_of_two(c), 32
-    depth = -(-k2 * wide // line) * line  # of a row, with zeros among the weights
+    wide = power_of_two(c)
     step = lcm(s2, max(1, 16 // wide))
     high, across = (out1 - 1) * s1 + k1, -(-((out2 - 1) * s2 + depth // wide) // step) * step
     image = ctx.temporary(Shape(conv.x.type, (n, high, across, wide)))
@@ -257,8 +259,10 @@ def lined_up(
         packed[:, :, :k2, :c] = np.moveaxis(weights, 1, -1)
         return packed.reshape(-1, k1, depth)
 
-    w = ctx.packed((*key, "lines", s2), make)
-    x = replace(image, lens=(n, depth, high, across // s2), strides=(high * across * wide, 1, across * wide, s2 * wide))
+    w = ctx.packed((*key, "lines", depth), make)
+    channels = depth if conv.x.type == "int8" else k2 * wide
+    strides = (high * across * wide, 1, across * wide, s2 * wide)
+    x = replace(image, lens=(n, channels, high, out2), strides=strides)
     narrow = Window((1, high, across // s2), (1, out1, out2), (1, k1, 1), (1, s1, 1), (1, 1, 1), (0, 0, 0))
     module, call = emitter_of(ctx).bodies.get(given.buffer, (None, None))
     quantized = module and call and call.writes[0] == given and call.reads[0].lens == given.lens
