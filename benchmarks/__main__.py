@@ -2,11 +2,11 @@
 
 For each model and engine one process compiles with empty caches and answers once (cold); a second one does so with the
 caches that the first left (warm) and stays. The warm processes then take short timed turns, one at a time, round after
-round. A turn is taken again where other programs used the machine meanwhile, or where its multiply-adds, before or
-behind the turn, are slower than they were before. The latency is the median of the rounds' medians, and so are its
-percentiles. With --busy, so many processes that never rest run beside every turn. With --isa avx2 every engine is held
-to AVX2, as far as it lets itself be (engines.py says how; ONNX Runtime does not). Engines that like channels-last are
-measured both ways on pictures, and the faster way counts.
+round. A turn is taken again where other programs used the machine meanwhile, or where its multiply-adds or AMX tiles,
+before or behind the turn, are slower than they were before. The latency is the median of the rounds' medians, and so
+are its percentiles. With --busy, so many processes that never rest run beside every turn. With --isa avx2 every engine
+is held to AVX2, as far as it lets itself be (engines.py says how; ONNX Runtime does not). Engines that like
+channels-last are measured both ways on pictures, and the faster way counts.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from benchmarks.table import markdown
 PROJECT = Path(__file__).resolve().parents[1]
 PEERS = "eager,dynamo,inductor,inductor_freezing,onnxruntime,openvino,openmgx"
 QUIET = 0.03  # of the machine: a turn with more foreign load than this is taken again
-SLOWED = 0.1  # of the multiply-adds: the same
+SLOWED = 0.1  # of the multiply-adds, and of the tiles: the same
 NEIGHBOUR = """
 import os, sys
 while os.getppid() == int(sys.argv[1]):

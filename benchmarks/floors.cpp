@@ -1,6 +1,7 @@
 // The floors of this machine: argv[1] threads multiply and add in registers, then copy a buffer far larger
 // than the caches. Prints "<FLOP/s> <bytes read and written per second>", the best of several rounds.
-// With a second argument only "<FLOP/s>" of the multiply-adds, once: what the machine does now.
+// With a second argument only "<FLOP/s> <FLOP/s>" of the multiply-adds and of AMX tiles (0 without), once: what the machine
+// does now. The two threads of a core share its tiles, and two of different virtual machines may be on one core.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,11 @@
 #include <memory>
 #include <thread>
 #include <vector>
+
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(__AVX512F__)
 constexpr int lanes = 16, chains = 24;
@@ -41,6 +47,34 @@ float multiply_add(long rounds) {
   return total;
 }
 
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
+// Products of four pairs of tiles of 16 x 32 bf16; false where the system does not grant tiles.
+bool multiply_tiles(long rounds) {
+  constexpr long ARCH_PRCTL = 158, REQUEST = 0x1023, TILE_DATA = 18;
+  if (syscall(ARCH_PRCTL, REQUEST, TILE_DATA) != 0) return false;
+  struct {
+    unsigned char palette = 1, start = 0, unused[14] = {};
+    unsigned short bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    unsigned char rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } shape;
+  asm volatile("ldtilecfg %0\n\ttilezero %%tmm4\n\ttilezero %%tmm5" : : "m"(shape));
+  for (long r = 0; r < rounds; ++r)
+    asm volatile("tdpbf16ps %tmm5, %tmm4, %tmm0\n\ttdpbf16ps %tmm5, %tmm4, %tmm1\n\t"
+                 "tdpbf16ps %tmm5, %tmm4, %tmm2\n\ttdpbf16ps %tmm5, %tmm4, %tmm3");
+  asm volatile("tilerelease");
+  return true;
+}
+#else
+bool multiply_tiles(long) { return false; }
+#endif
+
+// FLOP/s of `threads` threads; 0 where there are no tiles.
+double tile_flops(int threads, long rounds) {
+  if (!multiply_tiles(1)) return 0;
+  const double s = seconds(threads, [&](int) { multiply_tiles(rounds); });
+  return 4.0 * 2 * 16 * 16 * 32 * rounds * threads / s;
+}
+
 int main(int argc, char **argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   const long rounds = 1'000'000;
@@ -51,7 +85,8 @@ int main(int argc, char **argv) {
     return 2.0 * rounds * chains * lanes * threads / s;
   };
   if (argc > 2) {
-    std::printf("%.6g %g\n", flops_of(2 * rounds), double(sink[0]));
+    const double flops = flops_of(2 * rounds);
+    std::printf("%.6g %.6g %g\n", flops, tile_flops(threads, rounds / 2), double(sink[0]));
     return 0;
   }
   std::vector<std::unique_ptr<char[]>> from(threads), to(threads);

@@ -5,7 +5,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,16 @@ PACKAGES = ("torch", "torchvision", "transformers", "onnxruntime", "openvino", "
 
 @dataclass(frozen=True)
 class Floors:
-    """Best FLOP/s and bytes/s (read plus written) of `threads` threads."""
+    """Best FLOP/s, bytes/s (read plus written), and FLOP/s of bf16 tiles (0: no AMX) of `threads` threads."""
 
     flops: float
     bandwidth: float
+    tiles: float = 0.0
 
     def best(self, other: "Floors") -> "Floors":
         """The better of two measurements, each way: other programs can only lower one."""
-        return Floors(max(self.flops, other.flops), max(self.bandwidth, other.bandwidth))
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Floors(*(max(pair) for pair in pairs))
 
 
 class Meter:
@@ -46,13 +48,14 @@ class Meter:
         return self.floors
 
     def slowed(self) -> float:
-        """The share of the best multiply-adds that is missing now, in some milliseconds of them.
+        """The share of the best multiply-adds, or products of tiles, that is missing now, in some milliseconds of them.
 
         Other virtual machines on the same cores are in no count of this one's: only this shows them.
         """
-        flops, _ = map(float, subprocess.check_output([*self._command, "now"], text=True).split())
-        self.floors = self.floors.best(Floors(flops, 0.0))
-        return 1 - flops / self.floors.flops
+        flops, tiles, _ = map(float, subprocess.check_output([*self._command, "now"], text=True).split())
+        self.floors = self.floors.best(Floors(flops, 0.0, tiles))
+        slowed = 1 - flops / self.floors.flops
+        return max(slowed, 1 - tiles / self.floors.tiles) if self.floors.tiles else slowed
 
 
 def measure_floors(threads: int, march: str = "-march=native") -> Floors:

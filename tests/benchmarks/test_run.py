@@ -79,8 +79,9 @@ def test_disturbed_turns_are_taken_again(
 
 def test_the_meter_tells_what_is_missing() -> None:
     meter = Meter(1)
-    meter.floors = Floors(1e30, 0.0)
-    assert 0.99 < meter.slowed() <= 1
+    for floors in (Floors(1e30, 0.0), Floors(0.0, 0.0, 1e30)):  # multiply-adds, and tiles or that there are none
+        meter.floors = floors
+        assert 0.99 < meter.slowed() <= 1
     meter.floors = Floors(0.0, 0.0)
     assert meter.slowed() == 0 and meter.floors.flops > 0
 
@@ -113,5 +114,5 @@ def test_results_are_short_json():
 
 
 def test_floors_keep_the_better_measurement():
-    assert Floors(1.0, 4.0).best(Floors(2.0, 3.0)) == Floors(2.0, 4.0)
+    assert Floors(1.0, 4.0, 5.0).best(Floors(2.0, 3.0, 6.0)) == Floors(2.0, 4.0, 6.0)
     assert describe()["versions"]["numpy"] == np.__version__
