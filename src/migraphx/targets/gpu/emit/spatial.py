@@ -149,7 +149,8 @@ def conv_calls(
         "col = tile_n * BN + tl.arange(0, BN)",
     ]
     pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
-    if config.kernel == LINED and conv.channels % 8:  # lanes side by side load 4 numbers each, not every other 4
+    if config.kernel == LINED and conv.channels % 8 and conv.pixel % 4 == 0:
+        # neighbouring lanes load neighbouring fours, not every other one
         pixel = f"({shell.size(conv.pixel // 4, loose=True)} * 4)"
     short = config.kernel == "rows" and conv.short
     kind = "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))

@@ -212,7 +212,7 @@ def can_be_lined_up(conv: Conv) -> bool:
     """Whether `lined_up` gains: images of few channels, windows of several pixels in a row."""
     window, few = conv.window, conv.x.lens[1] < FEW_CHANNELS and conv.x.elements < MOST_LINED
     plain = conv.group == 1 and set(window.dilation) == {1} and len(conv.x.lens) == 4 and min(window.pad) >= 0
-    known = conv.x.type == conv.w.type and conv.x.type in ("int8", "half", "bf16", "float")
+    known = conv.x.type == conv.w.type and conv.x.type in ("int8", "half", "bf16")  # of float it was not measured
     return few and plain and known and window.kernel[2] > 1 and not is_patches(conv)
 
 
