@@ -3,9 +3,8 @@
 `python -m benchmarks.gpu.tune_model [--case resnet50_b1] [--problems 'product .*'] [--seconds 300] [--output FILE]`
 begins with what the table says, tries other configurations of each contraction whose key begins so in the compiled
 model, one contraction at a time, and writes those with which synchronised runs are shorter into the table of this
-device's chip. A kernel that is timed among copies of
-itself (benchmarks.gpu.tune_table) is not what it is in a model of batch 1: there the ends of other kernels overlap with
-its begin, and libraries' kernels with nothing.
+device's chip. A kernel that is timed among copies of itself (benchmarks.gpu.tune_table) is not what it is in a model of
+batch 1: there the ends of other kernels overlap with its begin, and libraries' kernels with nothing.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ def improvements(
             continue
         _, _, config, other = min(found, key=lambda f: f[:2])
         times = [(model.seconds(best), model.seconds(other)) for _ in range(ROUNDS)]
-        gain = statistics.median(was - is_now for was, is_now in times)
+        gain = statistics.median(before - after for before, after in times)
         if gain > max(GAIN, SHARE * times[0][0]):
             best, target.given[problem] = other, config
             yield problem, config, gain

@@ -79,7 +79,7 @@ def test_disturbed_turns_are_taken_again(
 
 def test_the_meter_tells_what_is_missing() -> None:
     meter = Meter(1)
-    for floors in (Floors(1e30, 0.0), Floors(0.0, 0.0, 1e30)):  # multiply-adds, and tiles or that there are none
+    for floors in (Floors(1e30, 0.0), Floors(0.0, 0.0, 1e30)):  # multiply-adds are missing; tiles are
         meter.floors = floors
         assert 0.99 < meter.slowed() <= 1
     meter.floors = Floors(0.0, 0.0)

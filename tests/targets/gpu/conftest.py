@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
 import pytest
@@ -13,6 +13,7 @@ from migraphx.ir.operation import Unsupported
 from migraphx.targets import registry
 from migraphx.targets.gpu import binaries
 from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.choices import Choices, Config, Problem
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.entry import GpuEntry
 from tests.targets.gpu import side_by_side
@@ -54,3 +55,17 @@ def compilers() -> Iterator[binaries.Compilers]:
 def warm_compilers(compilers: binaries.Compilers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests share processes that have imported Triton and what it imports late: the time of three kernels."""
     monkeypatch.setattr(binaries, "Compilers", lambda count: nullcontext(compilers))
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes every choice this one; `family` as Problem has it."""
+
+    def choose(config: Config, family: str = "") -> None:
+        def pick(self: Choices, problem: Problem, *rest: object) -> Config:
+            assert problem.family == (family or problem.family)
+            return config
+
+        monkeypatch.setattr(Choices, "pick", pick)
+
+    return choose

@@ -19,7 +19,7 @@ from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import facts
-from migraphx.targets.gpu.choices import Choices, Config, Problem
+from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs import attentions, convolutions
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls
 from migraphx.targets.gpu.executable import GpuExecutable
@@ -54,20 +54,6 @@ def test_as_on_cpu(test: Callable[..., None], gpu_target: str) -> None:
 
 def weight(*lens: int, type: str = "half") -> np.ndarray:
     return RNG.standard_normal(lens).astype(dtypes.to_numpy(type))
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes every choice this one; `family` as Problem has it."""
-
-    def choose(config: Config, family: str = "") -> None:
-        def pick(self: Choices, problem: Problem, *rest: object) -> Config:
-            assert problem.family == (family or problem.family)
-            return config
-
-        monkeypatch.setattr(Choices, "pick", pick)
-
-    return choose
 
 
 # ---- products -------------------------------------------------------------------------------------------------------
@@ -305,39 +291,6 @@ def test_images_of_few_channels_are_read_as_they_came(always: Callable[..., None
     turned = Shape("half", lens, (189, 63, 1, 9))
     for shape, first in ((Shape("half", lens), "convolution relu"), (turned, "copy")):
         assert check(built(build, shape), scale=4).executable.steps[0].kernel == first
-
-
-@pytest.mark.parametrize("channels", [1, 2, 3])
-@pytest.mark.parametrize("type", ["int8", "half", "bf16"])
-def test_windows_lined_up(type: str, channels: int, always: Callable[..., None]) -> None:
-    """Few channels: a copy with zeros round each image, where rows of windows are vectors; what follows is not seen."""
-    always(Config("lined", 16, 16, 32))
-    x, w = (weight(*lens, type="float") * 4 for lens in ((2, channels, 9, 13), (20, channels, 3, 5)))
-    if type != "int8":
-        x[0, 0, 4, 6], x[1, -1, 0, 12], x[1, 0, 8, 0] = np.nan, np.inf, -np.inf
-    x, w = ((10 * a if type == "int8" else a).astype(dtypes.to_numpy(type)) for a in (x, w))
-    operator = "quant_convolution" if type == "int8" else "convolution"
-    for stride, padding in (((2, 2), (1, 3, 2, 0)), ((1, 3), (0, 0)), ((1, 1), (2, 2))):
-
-        def build(b: Builder, x: Instruction, s=stride, p=padding) -> Instruction:
-            return getattr(b, operator)(x, b.literal(w), stride=s, padding=p)
-
-        for shape in (Shape(type, x.shape), permuted(type, x.shape, (0, 2, 3, 1))):
-            made = check(built(build, shape), {"x0": x}, scale=4)
-            assert [s.kernel for s in made.executable.steps][:2] == ["pad", operator]
-
-
-def test_images_are_padded_as_they_are_quantized(always: Callable[..., None]) -> None:
-    always(Config("lined", 16, 16, 32))
-    w = (weight(20, 3, 3, 5, type="float") * 40).astype(np.int8)
-
-    def build(b: Builder, x: Instruction) -> Instruction:
-        codes = b.quantizelinear(x, b.full(0.03, x), out_type="int8")
-        return b.relu(b.quant_convolution(codes, b.literal(w), stride=(2, 2), padding=(1, 2)))
-
-    for shape in (Shape("float", (2, 3, 9, 13)), permuted("float", (2, 3, 9, 13), (0, 2, 3, 1))):
-        made = check(built(build, shape))
-        assert [s.kernel.split()[0] for s in made.executable.steps][:2] == ["pad", "quant_convolution"]
 
 
 def test_one_channel_of_bytes() -> None:

@@ -99,12 +99,13 @@ LINED_TILES = (
 )  # fmt: skip
 
 
-def lined_up_convolutions(conv: Convolution) -> list[Config]:
+def lined_up_convolutions(conv: Convolution, facts: Facts) -> list[Config]:
     """Candidates where a copy of the images is convolved: a step is a row of a window."""
     tiles = [t for t in LINED_TILES if t[1] <= 32 or t[1] < 2 * conv.columns]
     each = 1 << (conv.x.lens[1] - 1).bit_length()  # channels of the copy's pixels
     depth = max(32, 1 << (conv.window.kernel[2] * each - 1).bit_length())
-    return [Config(LINED, m, n, depth, 1, warps, stages) for m, n, warps, stages in tiles if depth <= MOST_LINE]
+    found = [Config(LINED, m, n, depth, 1, warps, stages) for m, n, warps, stages in tiles if depth <= MOST_LINE]
+    return [c for c in found if c.shared(conv.x.itemsize) <= facts.shared]
 
 
 def shallow(type: str) -> tuple[tuple[int, ...], ...]:

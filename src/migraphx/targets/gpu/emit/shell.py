@@ -38,8 +38,8 @@ class Shell:
         `fine`: it is one of the model's, not of its inputs' lengths: that 8 or 4 divides it is worth a kernel of its
         own, whose loads of halves or floats are whole vectors then.
         """
-        unit = next((u for u in (16, 8, 4) if divides(u, value)), 1)
-        if fine and not loose and unit in (8, 4):
+        unit = next((u for u in (16, 8, 4) if divides(u, value)), 1) if fine and not loose else 1
+        if unit in (8, 4):
             return f"({self.size(value // unit, wide, loose=True)} * {unit})"
         if loose:
             self.loose.add(len(self.numbers))

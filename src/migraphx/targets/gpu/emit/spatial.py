@@ -148,10 +148,11 @@ def conv_calls(
         "row = tile_m * BM + tl.arange(0, BM)",
         "col = tile_n * BN + tl.arange(0, BN)",
     ]
-    pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
     if config.kernel == LINED and conv.channels % 8 and conv.pixel % 4 == 0:
         # neighbouring lanes load neighbouring fours, not every other one
         pixel = f"({shell.size(conv.pixel // 4, loose=True)} * 4)"
+    else:
+        pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
     short = config.kernel == "rows" and conv.short
     kind = "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"

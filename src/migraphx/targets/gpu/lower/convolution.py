@@ -164,7 +164,7 @@ def convolve(
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     problem = Problem("convolution", shape, types, label)
     cost: Callable[[Config], float] = lambda c: conv_cost(c, near, facts, result)  # noqa: E731
-    candidates = [*convolutions(near, facts), *(lined_up_convolutions(near) if lined else ())]
+    candidates = [*convolutions(near, facts), *(lined_up_convolutions(near, facts) if lined else ())]
     config = call_best(ctx, problem, candidates, cost, build, offered(problem))
     if beside and takes_beside(config):
         (ctx.calls[-1],) = conv_calls(conv, epilogue, config, None, label, origin, beside)
@@ -212,7 +212,7 @@ def can_be_lined_up(conv: Conv) -> bool:
     """Whether `lined_up` gains: images of few channels, windows of several pixels in a row."""
     window, few = conv.window, conv.x.lens[1] < FEW_CHANNELS and conv.x.elements < MOST_LINED
     plain = conv.group == 1 and set(window.dilation) == {1} and len(conv.x.lens) == 4 and min(window.pad) >= 0
-    known = conv.x.type == conv.w.type and conv.x.type in ("int8", "half", "bf16")  # of float it was not measured
+    known = conv.x.type in ("int8", "half", "bf16")  # of float it was not measured
     return few and plain and known and window.kernel[2] > 1 and not is_patches(conv)
 
 
@@ -255,11 +255,11 @@ def lined_up(
     image = ctx.temporary(Shape(conv.x.type, (n, high, across, wide)))
 
     def make() -> np.ndarray:
-        packed = np.zeros((weights.shape[0], k1, depth // wide, wide), weights.dtype)
+        packed = np.zeros((weights.shape[0], k1, depth // wide, wide), dtypes.to_numpy(conv.w.type))
         packed[:, :, :k2, :c] = np.moveaxis(weights, 1, -1)
         return packed.reshape(-1, k1, depth)
 
-    w = ctx.packed((*key, "lines", depth), make)
+    w = ctx.packed((*key, "lines", depth, conv.w.type), make)
     channels = depth if conv.x.type == "int8" else k2 * wide
     strides = (high * across * wide, 1, across * wide, s2 * wide)
     x = replace(image, lens=(n, channels, high, out2), strides=strides)
