@@ -6,12 +6,14 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from migraphx.ir.operation import Unsupported
 from migraphx.targets import registry
-from migraphx.targets.gpu import binaries
+from migraphx.targets.gpu import binaries, facts
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.choices import Choices, Config, Problem
 from migraphx.targets.gpu.device import current_device
@@ -41,6 +43,17 @@ def gpu_target(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> str
 def everywhere(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     """`side_by_side.check` runs programs on the device."""
     monkeypatch.setattr(side_by_side, "DEVICE", lambda: accelerator)
+
+
+@pytest.fixture
+def hopper_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`hopper_with(fp8=False)`: the facts that the cost models know of an H100 and an H200 change so."""
+
+    def change(**changes: Any) -> None:
+        monkeypatch.setitem(facts.KNOWN, "cuda:90", replace(facts.H200, **changes))
+        monkeypatch.setattr(facts, "H100", replace(facts.H100, **changes))
+
+    return change
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,6 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.gpu import facts
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs import attentions, convolutions
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls
@@ -42,9 +41,9 @@ SHARED = [
 
 
 @pytest.fixture(autouse=True)
-def few_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_processors(hopper_with: Callable[..., None]) -> None:
     """A device that small problems fill: they come in few large tiles, which the interpreter is quick with."""
-    monkeypatch.setitem(facts.KNOWN, "cuda:90", replace(facts.H200, processors=2))
+    hopper_with(processors=2)
 
 
 @pytest.mark.parametrize("test", SHARED, ids=lambda test: test.__name__)
@@ -130,11 +129,10 @@ def test_bytes(types: tuple[str, str], k: int) -> None:
 
 
 @pytest.mark.parametrize("type", ["fp8e4m3fn", "fp8e5m2", "fp8e4m3fnuz"])
-def test_fp8(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fp8(type: str, hopper_with: Callable[..., None]) -> None:
     """On tensor cores that know the type, and as half or float on others."""
-    wide = facts.KNOWN["cuda:90"]
-    for device in (wide, replace(wide, fp8=False)):
-        monkeypatch.setitem(facts.KNOWN, "cuda:90", device)
+    for known in (True, False):
+        hopper_with(processors=2, fp8=known)
         x, y = (weight(*lens, type=type) for lens in ((7, 40), (40, 24)))
         check(built(lambda b, x, y: b.dot(x, y), Shape(type, x.shape), Shape(type, y.shape)), {"x0": x, "x1": y})
 

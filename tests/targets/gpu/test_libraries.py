@@ -17,7 +17,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Unsupported
 from migraphx.ir.shape import Shape, permuted
-from migraphx.targets.gpu import choices, facts
+from migraphx.targets.gpu import choices
 from migraphx.targets.gpu import target as targets
 from migraphx.targets.gpu.choices import LIBRARY, Choices, Config, Problem
 from migraphx.targets.gpu.device import current_device
@@ -265,9 +265,9 @@ def test_sums_of_fp8_that_are_not_scaled_and_narrowed_are_not_the_librarys(
     assert not asked
 
 
-def test_a_result_of_another_type_is_not_the_librarys(asked: list[Gemm], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_of_another_type_is_not_the_librarys(asked: list[Gemm], hopper_with: Callable[..., None]) -> None:
     """fp8 is multiplied as half where matrix units do not take it, and no epilogue makes it fp8 again."""
-    monkeypatch.setitem(facts.KNOWN, "cuda:90", replace(facts.H200, fp8=False))
+    hopper_with(fp8=False)
     x, y = Shape("fp8e4m3fn", (8, 16)), Shape("fp8e4m3fn", (16, 32))
     check(
         built(lambda b, x, y: b.dot(x, y), x, y), {"x0": weight(8, 16, type=x.type), "x1": weight(16, 32, type=x.type)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,10 +61,10 @@ def test_images_are_padded_as_they_are_quantized(always: Callable[..., None]) ->
 
 
 def test_weights_are_packed_as_they_are_multiplied(
-    always: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    always: Callable[..., None], hopper_with: Callable[..., None]
 ) -> None:
     """As halves, where tensor cores do not multiply fp8."""
-    monkeypatch.setitem(facts.KNOWN, "cuda:90", replace(facts.H200, fp8=False))
+    hopper_with(fp8=False)
     always(Config("lined", 16, 16, 32))
     type = "fp8e4m3fn"
     w = weight(20, 3, 3, 5).astype(dtypes.to_numpy(type))
