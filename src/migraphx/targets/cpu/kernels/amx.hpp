@@ -109,7 +109,15 @@ template <class S> struct PanelSplit {
     int64_t step, depth;  // elements between rows, rows
     char* to;
     int64_t done = 0, all = (depth + CHUNK - 1) / CHUNK * CHUNK;  // pairs of 16 columns
+    int64_t rate = 0, due = 0;  // pairs to split after a product, and left from those before, in 1024ths
 
+    // What is left, as evenly as it divides: where it comes in a lump, the tiles wait for it.
+    void spread(int64_t products) { rate = ceil_div((all - done) * 1024, products); }
+    MGX_INLINE void some() {
+        due += rate;
+        pairs(due >> 10);
+        due &= 1023;
+    }
     MGX_INLINE void pairs(int64_t number) {
         for (const int64_t end = done + number < all ? done + number : all; done < end; ++done) {
             const int64_t right = done & 1, row = done >> 1 & 15, k = (done & ~int64_t(31)) + row;
@@ -143,13 +151,12 @@ template <bool LOWER> MGX_INLINE void add_products() {
 #undef MGX_ADD
 #undef MGX_ASM
 
-// C (32 x 32, rows 128 bytes apart) = or += A x B over `chunks`; `each` pairs of `other` split after every
-// product of parts, which costs nothing while the tiles are busy. Tiles are configured by the caller.
+// C (32 x 32, rows 128 bytes apart) = or += A x B over `chunks`; some pairs of `other` are split after
+// every product of parts, which costs little while the tiles are busy. Tiles are configured by the caller.
 template <class S> inline constexpr int64_t PRODUCTS = same_v<S, half> ? 3 : 6;  // of parts, in a chunk
 template <class S, bool LOWER>
 MGX_NOINLINE void multiply(
-    const char* a, const char* b, int64_t chunks, float* c, bool accumulate, PanelSplit<S>& split,
-    int64_t each) {
+    const char* a, const char* b, int64_t chunks, float* c, bool accumulate, PanelSplit<S>& split) {
     const int64_t row = 32 * sizeof(float);
     PanelSplit<S> other = split;  // a copy stays in registers
     if (accumulate) {
@@ -165,22 +172,22 @@ MGX_NOINLINE void multiply(
         load_a<LOWER>(a);
         if constexpr (PARTS<S> == 3) {
             load_b(b + 2 * PART), add_products<LOWER>();
-            other.pairs(each);
+            other.some();
         }
         load_b(b + PART), add_products<LOWER>();
-        other.pairs(each);
+        other.some();
         load_a<LOWER>(a + PART);
         if constexpr (PARTS<S> == 3) {
             add_products<LOWER>();
-            other.pairs(each);
+            other.some();
         }
         load_b(b), add_products<LOWER>();
-        other.pairs(each);
+        other.some();
         load_a<LOWER>(a), add_products<LOWER>();
-        other.pairs(each);
+        other.some();
         if constexpr (PARTS<S> == 3) {
             load_a<LOWER>(a + 2 * PART), add_products<LOWER>();
-            other.pairs(each);
+            other.some();
         }
     }
     asm volatile("tilestored %%tmm0, (%0,%1,1)\n\ttilestored %%tmm1, 64(%0,%1,1)"
@@ -188,7 +195,7 @@ MGX_NOINLINE void multiply(
     if constexpr (LOWER)
         asm volatile("tilestored %%tmm2, (%0,%1,1)\n\ttilestored %%tmm3, 64(%0,%1,1)"
                      : : "r"(c + 16 * 32), "r"(row) : "memory");
-    split.done = other.done;
+    split.done = other.done, split.due = other.due;
 }
 
 // Whether all of `rows` x 32 elements are.
@@ -237,6 +244,10 @@ template <class S> struct SplitBlock {
         c = reinterpret_cast<float*>(b[1] + AMX_B), row = reinterpret_cast<S*>(b[1] + AMX_B + AMX_C);
         const int64_t most = AMX_CHUNKS / pairs() * CHUNK;
         plan = passes(e.segs, e.kc, least(most, AMX_DEPTH), 0);
+        if (plan.pieces > 1) {  // of whole chunks
+            plan.depth = ceil_div(plan.depth, CHUNK) * CHUNK;
+            plan.pieces = ceil_div(e.kc, plan.depth), plan.count = e.segs * plan.pieces;
+        }
     }
     int64_t pairs() const { return ceil_div(rows.size(), 32); }
     int64_t first_seg(int64_t pass) const { return pass / plan.pieces * plan.segs; }
@@ -292,25 +303,31 @@ inline void multiply_again(
 // pass of the i-th piece of work.
 struct PieceOrder {
     Range panels;
-    int64_t passes, groups;
+    int64_t passes, groups, first;  // first: the number of the first group among those of all parts
 
-    PieceOrder(Range panels, int64_t passes) : panels(panels), passes(passes) {
+    PieceOrder(Range panels, int64_t passes, int part) : panels(panels), passes(passes) {
         groups = passes == 1 ? 1 : ceil_div(panels.size(), AMX_PANELS);
+        first = part * groups;
     }
+    // The n-th pass of a group: there and back, so that the rows of the last one serve the next group or part, too. That is
+    // so whoever takes the parts, as the order of sums shows in the answer.
+    int64_t pass(int64_t group, int64_t n) const { return (first + group) % 2 ? passes - 1 - n : n; }
     int64_t count() const { return panels.size() * passes; }
     Range group(int64_t g) const {
         return {panels.begin + panels.size() * g / groups, panels.begin + panels.size() * (g + 1) / groups};
     }
 };
 struct Piece {
-    int64_t group, pass, panel;
+    int64_t group, turn, panel, pass;  // turn: of the group's passes
+
+    Piece(const PieceOrder& order) : group(0), turn(0), panel(order.panels.begin), pass(order.pass(0, 0)) {}
     bool next(const PieceOrder& order) {  // false after the last
         if (++panel < order.group(group).end) return true;
-        if (++pass == order.passes) {
-            pass = 0;
+        if (++turn == order.passes) {
+            turn = 0;
             if (++group == order.groups) return false;
         }
-        panel = order.group(group).begin;
+        panel = order.group(group).begin, pass = order.pass(group, turn);
         return true;
     }
 };
@@ -335,16 +352,18 @@ template <class S>
 inline void multiply_piece(
     const SplitEngine<S>& e, const SplitBlock<S>& w, const Piece& at, float* c, const char* b, PanelSplit<S>& other,
     TileRows& shape) {
-    const int64_t total = w.rows.size(), pairs = w.pairs(), each = ceil_div(CHUNK, PRODUCTS<S> * pairs);
+    const int64_t total = w.rows.size(), pairs = w.pairs();
     const int64_t chunks = ceil_div(w.segs(e, at.pass) * w.depth(e, at.pass), CHUNK), col = at.panel * NR;
-    const bool single = w.plan.count == 1, last = at.pass + 1 == w.plan.count;
+    const bool single = w.plan.count == 1, last = at.turn + 1 == w.plan.count;
     const int cols = int(least(NR, e.cols - col));
+    const int64_t long_ones = total < 16 ? 1 : (total + 16) / 32;  // products of few rows hide nothing
+    other.spread(PRODUCTS<S> * long_ones * chunks);
     for (int64_t t = 0; t < pairs; ++t) {
         const int rows = int(least(32, total - t * 32));
         const char* a = w.a + t * chunks * CHUNK_BYTES<S>;
         shape.set(rows < 16 ? rows : 16, rows < 16 ? 0 : rows - 16);
         const auto run = rows > 16 ? multiply<S, true> : multiply<S, false>;
-        run(a, b, chunks, c, at.pass > 0, other, each);
+        run(a, b, chunks, c, at.turn > 0, other);
         const int64_t row = w.rows.begin + t * 32;
         if (last) {
             if (!finite(c, rows)) multiply_again(e, w, row, rows, at.panel, c);
@@ -357,13 +376,14 @@ inline void multiply_piece(
 
 template <class S>
 inline void amx_block(const SplitEngine<S>& e, const SplitBlock<S>& w, const Grid& grid, TileRows& shape) {
-    const PieceOrder order(grid.panels, w.plan.count);
-    Piece at{0, 0, order.group(0).begin}, next = at;
+    const PieceOrder order(grid.panels, w.plan.count, grid.team.tid);
+    Kept own, &kept = grid.team.kept ? *grid.team.kept : own;
+    Piece at(order), next = at;
     PanelSplit<S> first = panel_split(e, w, order, at, w.b[0]);
     first.pairs(first.all);
     for (int64_t i = 0; i < order.count() && !grid.team.stopped(); ++i, at = next) {
         const int64_t begin = order.group(at.group).begin;
-        if (at.panel == begin && (w.plan.count > 1 || i == 0)) split_rows(e, w, at.pass);
+        if (at.panel == begin && !kept.replace(e.operand, w.rows, at.pass)) split_rows(e, w, at.pass);
         const bool more = next.next(order);
         PanelSplit<S> other = panel_split(e, w, order, more ? next : at, w.b[1 - i % 2]);
         if (!more) other.done = other.all;
@@ -385,6 +405,49 @@ template <class S> inline bool amx_suits(const Grid& grid, const SplitEngine<S>&
     const bool large = same_v<S, half> ? e.rows >= LEAST_HALF_ROWS
                                        : grid.rows.size() >= AMX_LEAST_ROWS && grid.panels.size() >= AMX_LEAST_PANELS;
     return e.fast && large && e.segs * e.kc >= AMX_LEAST_DEPTH && e.groups == 1 && amx_ready();
+}
+
+// ---- parts of a share ---------------------------------------------------------------------------
+
+// Nanoseconds for each chunk of the depth, as measured on an Emerald Rapids: PRODUCT of 32 rows and a panel, SPLIT_A of 32
+// rows, SPLIT_B of a panel, of which each 32 rows that it is multiplied by hide some, all but LEAST_B; FIRST of the panel
+// that a block of rows begins with: nothing hides it, and nobody has fetched it.
+template <class S> inline constexpr double PRODUCT = 172.0 * PRODUCTS<S> / 6;
+inline constexpr double SPLIT_A = 250, SPLIT_B = 170, HIDDEN_B = 22, LEAST_B = 20, FIRST = 300;
+
+// What a share costs in so many parts of `pairs` times 32 rows and `panels` each, of which `each` side by side have the same
+// rows: these are split once where they are one block, and then but for the pass that the part before has left.
+template <class S> inline double parts_cost(int64_t pairs, int64_t panels, int64_t chunks, int parts, int each) {
+    const int64_t blocks = ceil_div(pairs, AMX_ROWS / 32), block = ceil_div(pairs, blocks);
+    const int64_t passes = ceil_div(chunks, least(AMX_CHUNKS / block, AMX_DEPTH / CHUNK));
+    const int64_t groups = passes == 1 ? 1 : ceil_div(panels, AMX_PANELS);
+    const double left = blocks == 1 ? 1.0 / double(passes) : 0, first = parts / each;
+    const double splits = first + (parts * groups - first) * (blocks == 1 ? 1 - left : 1);
+    const double hidden = HIDDEN_B * double(block), b = SPLIT_B - hidden > LEAST_B ? SPLIT_B - hidden : LEAST_B;
+    const double products = double(pairs * panels) * PRODUCT<S> + double(blocks) * (double(panels) * b + FIRST);
+    return parts * products + splits * double(pairs) * SPLIT_A;
+}
+
+// A thread that is ahead waits for about half a part of another one's, now and then: so much of a part counts.
+inline constexpr double WAITING = 0.125;
+
+// A part of a thread's share of rows x panels. Where all the parts that there may be would cost more than their balance is
+// worth, some are empty.
+template <class S> inline Grid part_of(const Grid& share, const Team& team, int64_t depth) {
+    const int64_t pairs = ceil_div(share.rows.size(), 32), panels = share.panels.size(), chunks = ceil_div(depth, CHUNK);
+    int rows = 1, cols = 1;
+    double best = 1e300;
+    for (int r = 1; r == 1 || (r <= team.parts && 2 * r <= pairs); ++r)
+        for (int c = 1; c == 1 || (r * c <= team.parts && 2 * c <= panels); ++c) {
+            const double all = parts_cost<S>(ceil_div(pairs, r), ceil_div(panels, c), chunks, r * c, c);
+            const double cost = all * (1 + WAITING / (r * c));
+            if (cost < best) best = cost, rows = r, cols = c;
+        }
+    const int part = team.tid % team.parts;
+    if (part >= rows * cols) return {{0, 0}, {0, 0}, team};
+    const Range r = split(share.rows.size(), 32, part / cols, rows), p = split(panels, 1, part % cols, cols);
+    const int64_t row = share.rows.begin, panel = share.panels.begin;
+    return {{row + r.begin, row + r.end}, {panel + p.begin, panel + p.end}, team};
 }
 
 }  // namespace mgx

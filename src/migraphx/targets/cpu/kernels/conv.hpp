@@ -171,7 +171,7 @@ inline void conv(
     const int64_t panel = taps * icg * NR;
     const Engine<T, TA, TB> e{
         rows, c.oc / c.groups, c.groups, segs, kc, icg, pointers, from, w, NR, panel, finish<T, Epi>, &epi,
-        strips<T, TA, TB, Epi>(), fast, 0, 0, block};
+        strips<T, TA, TB, Epi>(), fast, 0, 0, block, x};
     run_engine(team, e, scratch);
 }
 

@@ -289,6 +289,7 @@ template <class T, class TA, class TB> struct Engine {
     bool fast = false;           // AMX may be used
     int64_t row0 = 0, col0 = 0;  // of the first row and column, as the epilogue counts
     int64_t block = ROW_BLOCK;   // rows of A that are worked on together, at most ROW_BLOCK
+    const void* operand = nullptr;  // where A lies, which tells it from others that a kernel reads; null: nobody may keep it
 };
 
 // How the threads divide rows x panels: a grid of tm x tn, cheapest in arithmetic plus operand traffic, a depth of

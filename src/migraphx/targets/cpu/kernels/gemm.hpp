@@ -55,10 +55,6 @@ inline constexpr int64_t engine_scratch(int64_t segs) {
 // The rows x panels of one thread, block by block. Scratch: engine_scratch(segs).
 template <class T, class TA, class TB>
 MGX_NOINLINE void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* scratch) {
-#if defined(MGX_AMX)
-    if constexpr (same_v<T, float> && same_v<TA, TB> && (same_v<TA, float> || same_v<TA, half>))
-        if (amx_suits(grid, e)) return amx_grid(grid, e, scratch);
-#endif
     T* tiles = reinterpret_cast<T*>(scratch);
     const TA** table = reinterpret_cast<const TA**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
     const int64_t total = grid.panels.size() ? grid.rows.size() : 0, blocks = ceil_div(total, e.block);
@@ -71,7 +67,15 @@ MGX_NOINLINE void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* s
 
 template <class T, class TA, class TB>
 MGX_NOINLINE void run_engine(const Team& team, const Engine<T, TA, TB>& e, char* scratch) {
-    run_grid(divide(team, e.rows, e.groups * ceil_div(e.cols, NR), e.segs * e.kc), e, scratch);
+    const int64_t panels = e.groups * ceil_div(e.cols, NR), depth = e.segs * e.kc;
+#if defined(MGX_AMX)
+    if constexpr (same_v<T, float> && same_v<TA, TB> && (same_v<TA, float> || same_v<TA, half>)) {
+        const Team thread = team.whole();  // what decides is its share: parts that lie side by side keep rows
+        const Grid share = divide(thread, e.rows, panels, depth);
+        if (amx_suits(share, e)) return amx_grid(part_of<TA>(share, team, depth), e, scratch);
+    }
+#endif
+    run_grid(divide(team, e.rows, panels, depth), e, scratch);
 }
 
 // ---- dot with packed B --------------------------------------------------------------------------
@@ -99,7 +103,7 @@ inline void gemm(
     const int64_t panel = g.k * NR;
     const Engine<T, TA, TB> e{
         g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi, strips<T, TA, TB, Epi>(), fast,
-        0, 0, block};
+        0, 0, block, a};
     run_engine(team, e, scratch);
 }
 

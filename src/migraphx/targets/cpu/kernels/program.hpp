@@ -68,13 +68,7 @@ inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024, MOST_PARTS = 1 << 18;
 // Nanoseconds of work of one thread. Longer parts: nobody would look whether the run is to end. From BALANCED on a share
 // comes in parts, so that a thread that is ahead can take some of another's: cores that others share differ in speed from
 // moment to moment, by a third on a Zen 3, where parts of a millisecond left products 8 to 15 % slower. Of coarse kernels
-// parts are longer and fewer, and of all kernels with AMX, where each part of a product splits its operands anew. A kernel
-// of up to LITTLE is not worth a word to the others, one of up to WAKING is not worth waking who sleeps.
-#if defined(__AMX_BF16__) || defined(__AMXBF16__)
-inline constexpr bool COARSE = true;
-#else
-inline constexpr bool COARSE = false;
-#endif
+// parts are longer and fewer. A kernel of up to LITTLE is not worth a word to the others, one of up to WAKING is not worth waking who sleeps.
 inline constexpr int64_t BALANCED = 250'000, BALANCED_COARSE = 1'000'000;
 inline constexpr int FEW_PARTS = 16, FEW_COARSE = 4;
 inline constexpr int64_t LONGEST = 5'000'000, LITTLE = 2'000, WAKING = 60'000;
@@ -120,7 +114,7 @@ inline int64_t follow(Program& g, int64_t n) {
 }
 
 inline int64_t parts_of(const Program& g, const Step& s, int threads) {
-    const bool coarse = COARSE || g.kernels[s.kernel].coarse;
+    const bool coarse = g.kernels[s.kernel].coarse;
     const int64_t few = threads == 1 ? 1 : coarse ? FEW_COARSE : FEW_PARTS;
     const int64_t balanced = coarse ? BALANCED_COARSE : BALANCED, share = s.work / threads;
     int64_t parts = 1;  // a power of two: a matrix divides well among so many
@@ -138,7 +132,8 @@ inline void run_part(const Program& g, const Step& s, const Team& team, int tid,
 inline void run_alone(const Program& g, const Step& s, int tid, bool caller) {
     char* p[MOST_VIEWS];
     addresses(g, s, p);
-    const Team team{0, 1, g.stop, caller};
+    Kept kept;  // of this step alone: the next one uses the scratch for something else
+    const Team team{0, 1, g.stop, caller, &kept};
     const int count = int(parts_of(g, s, 1));
     for (int i = 0; i < count && !team.stopped(); ++i) run_part(g, s, team.part(i, count), tid, p);
 }
@@ -176,9 +171,10 @@ inline void work_on(Program& g, int64_t phase, const Job& job, int tid) {
     const bool caller = tid == 0;
     char* p[MOST_VIEWS];
     bool known = false;
+    Kept kept;  // of this phase alone
     for (int k = 0; k < g.threads; ++k) {
         const int owner = tid + k < g.threads ? tid + k : tid + k - g.threads;
-        const Team share{owner, g.threads, g.stop, caller};
+        const Team share{owner, g.threads, g.stop, caller, &kept};
         for (int64_t part; !share.stopped() && (part = claim_of(g, owner).take(phase, job.parts)) >= 0;) {
             if (!known) addresses(g, s, p);
             known = true;

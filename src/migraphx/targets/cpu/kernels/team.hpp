@@ -24,16 +24,36 @@ inline Range split(int64_t total, int64_t grain, int tid, int size) {
     return {first * grain < total ? first * grain : total, end < total ? end : total};
 }
 
+// What a thread's scratch still holds of the part before: these rows of this operand, split, in one pass over the depth.
+// Whoever runs kernels has one for the parts of one call on one thread, and a new one when anything else may have used the
+// scratch or written the operand.
+struct Kept {
+    const void* operand = nullptr;
+    Range rows = {0, 0};
+    int64_t pass = 0;
+
+    // Whether it holds this; from now on it does.
+    bool replace(const void* of, Range r, int64_t p) {
+        const bool same = operand && operand == of && rows.begin == r.begin && rows.end == r.end && pass == p;
+        operand = of, rows = r, pass = p;
+        return same;
+    }
+};
+
 struct Team {
     int tid, size;
     Stop* stop = nullptr;  // where not null: what ends the run
     bool caller = false;   // the thread that called the run
+    Kept* kept = nullptr;  // where not null: what this thread's part before has left
+    int parts = 1;         // of each thread's share: this is part tid % parts of that of thread tid / parts
 
     Range share(int64_t total, int64_t grain = 1) const { return split(total, grain, tid, size); }
 
     // As the i-th of `count` parts of this thread's share: shares of a team that is `count` times as large, side by side,
     // so that a thread has the same rows in however many parts they come, and finds them in the cache of its own core.
-    Team part(int i, int count) const { return {tid * count + i, size * count, stop, caller}; }
+    Team part(int i, int count) const { return {tid * count + i, size * count, stop, caller, kept, parts * count}; }
+    // As the thread whose share this is a part of, with all of it.
+    Team whole() const { return {tid / parts, size / parts, stop, caller, kept}; }
     // As a team of its own, which takes all.
     Team alone() const { return {0, 1, stop, caller}; }
 
