@@ -429,7 +429,7 @@ template <class S> inline double parts_cost(int64_t pairs, int64_t panels, int64
 }
 
 // A thread that is ahead waits for about half a part of another one's, now and then: so much of a part counts.
-inline constexpr double WAITING = 0.125;
+inline constexpr double WAITING = 0.25;
 
 // A part of a thread's share of rows x panels. Where all the parts that there may be would cost more than their balance is
 // worth, some are empty.
