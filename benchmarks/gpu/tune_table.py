@@ -57,7 +57,7 @@ def winners() -> Iterator[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after these")
+    parser.add_argument("--seconds", type=float, default=86400, help="begin no case after these")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--times", type=Path)
     parser.add_argument("--one", metavar="CASE", help="in this process")

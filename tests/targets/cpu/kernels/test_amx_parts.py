@@ -71,6 +71,11 @@ void dot(const Gemm* g, const float* a, const float* b, float* c, const int* ord
     parts(order, worker, threads, count, GEMM_SCRATCH, keep,
           [&](const Team& t, char* s) { gemm<float>(t, *g, a, b, Put{c, g->n}, s, true); });
 }
+void dot_half(const Gemm* g, const half* a, const half* b, float* c, const int* order, const int* worker, int threads,
+              int count, int keep) {
+    parts(order, worker, threads, count, GEMM_SCRATCH, keep,
+          [&](const Team& t, char* s) { gemm<float>(t, *g, a, b, Put{c, g->n}, s, true); });
+}
 void picked(const PickedGemm* g, const float* a, const float* b, const int64_t* picks, float* c, const int* order,
             const int* worker, int threads, int count, int keep) {
     parts(order, worker, threads, count, GEMM_SCRATCH, keep,
@@ -152,6 +157,24 @@ def test_answers_are_the_same_whoever_takes_a_part(
     assert_close(want, a.astype(np.float64) @ b.astype(np.float64), np.float32)
     for order, worker in orders:
         np.testing.assert_array_equal(answer(order, worker, keep=True), want)
+
+
+@pytest.mark.parametrize(("threads", "count"), [(2, 4), (16, 1), (16, 2)])
+def test_halves_of_fewer_rows_than_threads(lib: ctypes.CDLL, threads: int, count: int) -> None:
+    m, n, k = 9, 24, 96
+    a, b = (_random(seed, *lens).astype(np.float16) for seed, lens in ((7, (m, k)), (8, (k, n))))
+    source, packed, sizes, out = (
+        aligned(a),
+        pack(b, lib.columns()),
+        (ctypes.c_int64 * 4)(m, n, k, k),
+        Guarded((m, n), np.float32),
+    )
+    order, worker = _orders(threads * count)[2]
+    lib.dot_half(
+        sizes, pointer(source), pointer(packed), pointer(out.array), _ints(order), _ints(worker), threads, count, True
+    )
+    out.check()
+    assert_close(out.array, a.astype(np.float64) @ b.astype(np.float64), np.float16)
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -447,6 +447,8 @@ inline constexpr double WAITING = 0.25;
 // worth, some are empty.
 template <class S> inline Grid part_of(const Grid& share, const Team& team, int64_t depth) {
     const int64_t pairs = ceil_div(share.rows.size(), 32), panels = share.panels.size(), chunks = ceil_div(depth, CHUNK);
+    const Grid none{{0, 0}, {0, 0}, team};
+    if (!pairs || !panels) return none;  // there may be more threads than rows
     int rows = 1, cols = 1;
     double best = 1e300;
     for (int r = 1; r == 1 || (r <= team.parts && 2 * r <= pairs); ++r)
@@ -456,7 +458,7 @@ template <class S> inline Grid part_of(const Grid& share, const Team& team, int6
             if (cost < best) best = cost, rows = r, cols = c;
         }
     const int part = team.tid % team.parts;
-    if (part >= rows * cols) return {{0, 0}, {0, 0}, team};
+    if (part >= rows * cols) return none;
     const Range r = split(share.rows.size(), 32, part / cols, rows), p = split(panels, 1, part % cols, cols);
     const int64_t row = share.rows.begin, panel = share.panels.begin;
     return {{row + r.begin, row + r.end}, {panel + p.begin, panel + p.end}, team};

@@ -68,7 +68,8 @@ inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024, MOST_PARTS = 1 << 18;
 // Nanoseconds of work of one thread. Longer parts: nobody would look whether the run is to end. From BALANCED on a share
 // comes in parts, so that a thread that is ahead can take some of another's: cores that others share differ in speed from
 // moment to moment, by a third on a Zen 3, where parts of a millisecond left products 8 to 15 % slower. Of coarse kernels
-// parts are longer and fewer. A kernel of up to LITTLE is not worth a word to the others, one of up to WAKING is not worth waking who sleeps.
+// parts are longer and fewer. A kernel of up to LITTLE is not worth a word to the others, one of up to WAKING is not worth
+// waking who sleeps.
 inline constexpr int64_t BALANCED = 250'000, BALANCED_COARSE = 1'000'000;
 inline constexpr int FEW_PARTS = 16, FEW_COARSE = 4;
 inline constexpr int64_t LONGEST = 5'000'000, LITTLE = 2'000, WAKING = 60'000;
