@@ -19,8 +19,8 @@ from migraphx.targets.common.cache import digest, obtain
 from migraphx.targets.cpu.isa import instruction_set
 from migraphx.targets.cpu.toolchain import FLAGS
 
-ROOT = Path(__file__).resolve().parents[4]
-KERNELS = ROOT / "src" / "migraphx" / "targets" / "cpu" / "kernels"
+HERE = Path(__file__).resolve().parent  # headers that snippets share
+KERNELS = HERE.parents[3] / "src" / "migraphx" / "targets" / "cpu" / "kernels"
 _AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mno-avx512f")
 GUARD = 256  # elements of poison on either side of a guarded array
 POISON = {"f": 1e30, "i": 77, "u": 77}
@@ -46,7 +46,7 @@ ISAS = _isas()
 @cache
 def compile_snippet(source: str, isa: str = "native") -> ctypes.CDLL:
     """Build `source` for `isa` (a key of ISAS) with programs' flags, once; the compiler's words are the error."""
-    command = ["g++", *FLAGS, "-fopenmp", "-shared", *ISAS[isa], f"-I{KERNELS}", "-x", "c++", "-", "-o"]
+    command = ["g++", *FLAGS, "-fopenmp", "-shared", *ISAS[isa], f"-I{KERNELS}", f"-I{HERE}", "-x", "c++", "-", "-o"]
 
     def build(path: Path) -> None:
         done = subprocess.run([*command, str(path)], input=source, capture_output=True, text=True, check=False)
@@ -54,7 +54,7 @@ def compile_snippet(source: str, isa: str = "native") -> ctypes.CDLL:
             raise RuntimeError(f"{' '.join(command)}\n{done.stderr[:4000]}")
 
     version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
-    headers = (p.read_text() for p in sorted(KERNELS.glob("*.hpp")))
+    headers = (p.read_text() for folder in (KERNELS, HERE) for p in sorted(folder.glob("*.hpp")))
     key = digest("snippet", version, instruction_set(), *command, *headers, source)
     return ctypes.CDLL(str(obtain(key, ".so", build)))
 

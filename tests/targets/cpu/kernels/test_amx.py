@@ -13,14 +13,10 @@ from tests.tolerances import SPLIT, assert_close, assert_each
 
 SOURCE = r"""
 #include "conv.hpp"
+#include "put.hpp"
 #include <cstdlib>
 #include <omp.h>
 using namespace mgx;
-struct Put {
-    float* c; int64_t ldc;
-    void operator()(int64_t r, int64_t j, vec<float> v) const { store(c + r * ldc + j, v); }
-    void operator()(int64_t r, int64_t j, vec<float> v, int n) const { store_n(c + r * ldc + j, v, n); }
-};
 template <class F> void parallel(int threads, int64_t bytes, F f) {
 #pragma omp parallel num_threads(threads)
     {

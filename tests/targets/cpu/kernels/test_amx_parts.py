@@ -18,14 +18,10 @@ from tests.tolerances import assert_close
 SOURCE = r"""
 #include "conv.hpp"
 #include "program.hpp"
+#include "put.hpp"
 #include <cstdlib>
 #include <omp.h>
 using namespace mgx;
-struct Put {
-    float* c; int64_t ldc;
-    void operator()(int64_t r, int64_t j, vec<float> v) const { store(c + r * ldc + j, v); }
-    void operator()(int64_t r, int64_t j, vec<float> v, int n) const { store_n(c + r * ldc + j, v, n); }
-};
 char* poisoned(int64_t bytes) {
     char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes)));
     __builtin_memset(scratch, 0x7b, round64(bytes));

@@ -15,14 +15,10 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "conv.hpp"
+#include "put.hpp"
 #include <cstdlib>
 #include <omp.h>
 using namespace mgx;
-template <class T> struct Put {
-    T* c; int64_t ldc;
-    void operator()(int64_t r, int64_t j, vec<T> v) const { store(c + r * ldc + j, v); }
-    void operator()(int64_t r, int64_t j, vec<T> v, int n) const { store_n(c + r * ldc + j, v, n); }
-};
 template <class T, class TA> void run(const Conv* c, const void* x, const void* w, void* y, int threads) {
 #pragma omp parallel num_threads(threads)
     {

@@ -21,14 +21,10 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "gemm.hpp"
+#include "put.hpp"
 #include <cstdlib>
 #include <omp.h>
 using namespace mgx;
-template <class T> struct Put {  // what generated code does, with nothing fused
-    T* c; int64_t ldc;
-    void operator()(int64_t r, int64_t j, vec<T> v) const { store(c + r * ldc + j, v); }
-    void operator()(int64_t r, int64_t j, vec<T> v, int n) const { store_n(c + r * ldc + j, v, n); }
-};
 template <class T> struct Short : Put<T> {  // what is written into the kernels of whole tiles
     static constexpr bool in_registers = true;
 };

@@ -13,14 +13,10 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "winograd_words.hpp"
+#include "put.hpp"
 #include <cstdlib>
 #include <omp.h>
 using namespace mgx;
-template <class T> struct Put {
-    T* c; int64_t ldc;
-    void operator()(int64_t r, int64_t j, vec<T> v) const { store(c + r * ldc + j, v); }
-    void operator()(int64_t r, int64_t j, vec<T> v, int n) const { store_n(c + r * ldc + j, v, n); }
-};
 template <class F> void parallel(int threads, int64_t bytes, F f) {
 #pragma omp parallel num_threads(threads)
     {

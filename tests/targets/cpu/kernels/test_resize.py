@@ -11,13 +11,9 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "resize.hpp"
+#include "put.hpp"
 #include <omp.h>
 using namespace mgx;
-struct Put {
-    float* y; int64_t c;
-    void operator()(int64_t r, int64_t j, vec<float> v) const { store(y + r * c + j, v); }
-    void operator()(int64_t r, int64_t j, vec<float> v, int n) const { store_n(y + r * c + j, v, n); }
-};
 #define RUN(NAME, TAPS, T) \
     extern "C" void NAME(const Resize* p, const T* x, const Samples<TAPS>* h, \
                          const Samples<TAPS>* w, float* y) { \

@@ -14,14 +14,10 @@ from tests.tolerances import relative_error
 
 SOURCE = r"""
 #include "winograd.hpp"
+#include "put.hpp"
 #include <cstdlib>
 #include <omp.h>
 using namespace mgx;
-struct Put {
-    float* c; int64_t ldc;
-    void operator()(int64_t r, int64_t j, vec<float> v) const { store(c + r * ldc + j, v); }
-    void operator()(int64_t r, int64_t j, vec<float> v, int n) const { store_n(c + r * ldc + j, v, n); }
-};
 extern "C" {
 int columns() { return NR; }
 void run(const Conv* c, const float* x, const float* u, float* y, int threads, bool taps) {
