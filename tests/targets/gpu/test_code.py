@@ -55,6 +55,12 @@ def linear(b: Builder, x: Instruction, k: int = 768, n: int = 768) -> Instructio
     return b.gelu(b.linear(x, b.literal(weight(n, k, type=type)), b.literal(weight(n, type=type))))
 
 
+def gates(b: Builder, x: Instruction, k: int = 640, n: int = 2560) -> Instruction:
+    wide = b.linear(x, b.literal(weight(2 * n, k)), b.literal(weight(2 * n)))
+    value, gate = (b.slice(wide, axes=(1,), starts=(s,), ends=(s + n,)) for s in (0, n))
+    return b.mul(value, b.gelu(gate))
+
+
 def conv(b: Builder, x: Instruction, *lens: int, group: int = 1, pad: int = 1) -> Instruction:
     return b.relu(b.convolution(x, b.literal(weight(*lens, type=x.shape.type)), padding=(pad, pad), group=group))
 
@@ -74,6 +80,7 @@ def int4(b: Builder, x: Instruction) -> Instruction:
 WINDOWS = ({"lengths": (3, 3)}, {"dyn_global": True})
 FAMILIES: dict[str, tuple[Callable[..., Outputs], tuple[Shape, ...]]] = {
     "rows": (linear, (Shape("half", (6144, 768)),)),
+    "gates": (gates, (Shape("half", (2048, 640)),)),
     "few rows, split": (lambda b, x: linear(b, x, 4096, 256), (Shape("bf16", (8, 4096)),)),
     "one row": (linear, (Shape("half", (1, 768)),)),
     "float": (linear, (Shape("float", (512, 768)),)),

@@ -17,7 +17,7 @@ from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import tables, tune
-from migraphx.targets.gpu.choices import DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
+from migraphx.targets.gpu.choices import APART, DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
 from migraphx.targets.gpu.costs.products import THIRDS
 from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.kernel import Grid, Kernel, Launch
@@ -32,6 +32,7 @@ from tests.targets.gpu.side_by_side import built
 
 KERNELS = {
     "product": {"product", "vector", "described", LIBRARY, DNN, "int4", "int4 vector"},
+    "gated": {"described", APART},
     "convolution": {"convolution", "flat", "rows", "lined", DNN},
     "depthwise": {"depthwise", "strips"},
     "attention": {"attention", "whole heads"},

@@ -56,6 +56,8 @@ class Config:
     def __str__(self) -> str:
         if self.kernel in LIBRARIES:
             return f"{self.kernel}'s algorithm {self.group}"
+        if self.kernel == APART:
+            return "two products"
         parts = [f"{self.split} parts"] * (self.split > 1) + [f"{self.tail} parts of the last tiles"] * (self.tail > 1)
         tile = f"tiles {self.m}x{self.n}x{self.k}, {self.warps} warps, {self.stages} stages"
         return f"{self.kernel} ({', '.join([tile, *parts])})"
@@ -71,6 +73,7 @@ class Config:
 LIBRARY = "cublasLt"  # the kernel of configurations that a library computes; `group` counts its algorithms
 DNN = "cudnn"  # likewise, of convolutions
 LIBRARIES = {LIBRARY, DNN}
+APART = "apart"  # the kernel of a configuration that computes a gate and what it lets through as two products
 WORTH_ASKING = 2e9  # operations; the answer takes a millisecond
 
 Build = Callable[[Config], Sequence[GpuCall | LibraryCall]]

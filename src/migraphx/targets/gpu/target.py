@@ -28,6 +28,7 @@ from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.pipeline import optimize
 from migraphx.passes.rotate_halves import rotate_halves
 from migraphx.passes.simplify_algebra import simplify_algebra
+from migraphx.passes.split_gates import split_gates
 from migraphx.passes.widen_late import widen_late
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
@@ -74,6 +75,7 @@ PASSES: list[Pass] = [
     *optimize[SIMPLE:FUSING],
     widen_late,  # a norm reads half what a product would store
     add_late,  # a norm adds what libraries do not
+    split_gates,  # one kernel computes a gate and what it lets through
     add_to_parts,  # positions, before patches stand beside a token
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again

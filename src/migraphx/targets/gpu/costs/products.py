@@ -16,6 +16,7 @@ LAUNCH = 2.0  # of a kernel in a graph, with its first loads
 SECOND_PASS = 2.5  # adding the parts of a split depth up, besides their bytes
 LATENCY = 0.6  # from a load to its use
 FINISH = 2e-10  # seconds of a processor for an element's epilogue
+FINISH_GATED = 4e-11  # of two products of which one is the other's gate, while other tiles come in (H100)
 ALONE = 1.6  # times as long where no other block works meanwhile
 LOW_TILES = 1.6  # times as long tiles of fewer rows than wgmma has take in models (MiniLM's, 344 and 503 tokens)
 IN_FLIGHT = 3e3  # bytes that a processor must have asked for, to keep memory half busy
@@ -168,9 +169,10 @@ def resident(config: Config, itemsize: int, facts: Facts) -> int:
 
 
 def product_cost(
-    config: Config, shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, result: int = 2
-) -> float:
-    """Microseconds; `result`: bytes of an element that the epilogue reads and writes."""
+    config: Config, shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, result: int = 2,
+    finish: float = FINISH,
+) -> float:  # fmt: skip
+    """Microseconds; `result`: bytes of an element that the epilogue reads and writes; `finish`: as FINISH."""
     batch, m, n, k = shape
     tiles = batch * -(-m // config.m) * -(-n // config.n) * config.split
     together = resident(config, itemsize, facts)
@@ -186,7 +188,7 @@ def product_cost(
     arithmetic = 0.0 if config.kernel == "vector" else 2 * config.m * config.n * config.k * busy / rate
     loads = (config.m + config.n) * config.k * itemsize * busy / facts.cache_rate
     step = max(arithmetic, loads, LATENCY * 1e-6 / max(config.stages - 1, 1) / 2)
-    finish = FINISH * config.m * config.n * busy * (ALONE if busy == 1 else 1.0)
+    finish *= config.m * config.n * busy * (ALONE if busy == 1 else 1.0)
     work = waves * (steps * step + finish + config.m * config.n * result * busy / facts.cache_rate)
     elements = batch * m * n
     traffic = (batch * (m * k + k * n) * itemsize + elements * result) / facts.bandwidth

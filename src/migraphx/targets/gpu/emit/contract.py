@@ -171,8 +171,12 @@ class Beside:
         k, a_m, b_n = shell.size(depth, fine=True), shell.stride(self.a.strides[0], self.a), self.b.strides[1]
         sizes = f"{rows}, {cols}, 0, {k}, {a_m}, 1, 1, {shell.stride(b_n, self.b)}, row, col"
         shell.lines.append(f'more = product_sums({a}, {b}, {sizes}, "dot", True, True, {depth % config.k == 0}, BK)')
+        return self.fetched(shell, epilogue)
+
+    def fetched(self, shell: Shell, epilogue: Epilogue, begins: bool = False) -> tuple[Epilogue, Fetched]:
+        """What is left to read for an epilogue that takes these sums from `more`; lines that load it (`fetch`)."""
         left = replace(epilogue, reads=tuple(None if n == self.position else v for n, v in enumerate(epilogue.reads)))
-        fetched = fetch(shell, left)
+        fetched = fetch(shell, left, begins)
         fetched.names[self.position] = "more"
         return left, fetched
 

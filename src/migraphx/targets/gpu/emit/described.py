@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from migraphx.ir.size import divides, least_of
+from dataclasses import dataclass, replace
+
+from migraphx.ir.size import divides, hint_of, least_of
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs.products import resident
-from migraphx.targets.gpu.emit.contract import Operands, finish, function_name, kind_of, sums_type
+from migraphx.targets.gpu.emit.contract import Beside, Operands, finish, function_name, kind_of, sums_type
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.facts import Facts
 from migraphx.targets.gpu.kernel import GpuCall
@@ -29,34 +31,84 @@ def _described(view: View) -> bool:
     return contiguous and aligned and not view.moves and all(n < MOST_LENGTH for n in view.lens)
 
 
-def described_call(o: Operands, epilogue: Epilogue, config: Config, facts: Facts, label: str, origin: str) -> GpuCall:
-    """The product with its epilogue by as many programs as the device holds at once."""
-    shell, turned = Shell(), o.b.strides[-2] == 1
+def gateable(o: Operands, beside: Beside) -> bool:
+    """Whether one descriptor describes the weights of both: alike, of 16 bits, the depth of each column in turn."""
+    more = Operands.of(beside.a, beside.b)
+    alike = (more.a, more.b.lens, more.b.strides, more.b.type) == (o.a, o.b.lens, o.b.strides, o.b.type)
+    return alike and o.a.type in ("half", "bf16") and o.b.strides[0] == 1 and describable(o) and describable(more)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Lines that describe weights as `columns`; how many columns a tile's results have; lines that sum its products."""
+
+    lines: tuple[str, ...]
+    width: str
+    sums: tuple[str, ...]
+
+
+def _one_matrix(shell: Shell, o: Operands, b: str, n: str, k: str) -> _Weights:
+    turned = o.b.strides[-2] == 1
+    step = shell.size(o.b.strides[-1 if turned else -2])
+    shape, block = (f"[{n}, {k}]", "[BN, BK]") if turned else (f"[{k}, {n}]", "[BK, BN]")
+    lines = (f"columns = tl.make_tensor_descriptor({b}, {shape}, [{step}, 1], {block})",)
+    return _Weights(lines, "BN", (f"acc = described_sums({{}}, {turned}, BM, BN, BK)",))
+
+
+def _two_matrices(shell: Shell, o: Operands, b: str, n: str, k: str, more: str) -> _Weights:
+    """Of two products, wherever their weights lie: those that come first are described, the others behind them."""
+    step = shell.size(o.b.strides[-1])
+    lines = (
+        f"first, apart = is_before({b}, {more}), elements_between({b}, {more})",
+        f"both = tl.where(first, {b}, {more})",
+        f"columns = tl.make_tensor_descriptor(both, [{n}, 2, {k}], [{step}, apart, 1], [BN // 2, 2, BK])",
+    )
+    sums = (
+        "acc, more = gated_sums({}, BM, BN, BK)",
+        "acc, more = tl.where(first, acc, more), tl.where(first, more, acc)",
+    )
+    return _Weights(lines, "(BN // 2)", sums)
+
+
+def described_call(
+    o: Operands, epilogue: Epilogue, config: Config, facts: Facts, label: str, origin: str, beside: Beside | None = None
+) -> GpuCall:
+    """The product with its epilogue by as many programs as the device holds at once.
+
+    With `beside` (`gateable`) the columns of a tile are half of this product's and half of that one's.
+    """
+    shell = Shell()
     a, b = shell.pointer(o.a), shell.pointer(o.b)
     m, n, k = shell.size(o.m), shell.size(o.n), shell.size(o.k)
-    a_step, b_step = shell.size(o.a.strides[-2]), shell.size(o.b.strides[-1 if turned else -2])
-    b_shape, b_block = (f"[{n}, {k}]", "[BN, BK]") if turned else (f"[{k}, {n}]", "[BK, BN]")
+    a_step = shell.size(o.a.strides[-2])
+    if beside is None:
+        weights = _one_matrix(shell, o, b, n, k)
+    else:
+        weights = _two_matrices(shell, o, b, n, k, shell.pointer(beside.b))
+    width, given = weights.width, f'"{kind_of(o.a.type, o.b.type)}"'
+    given = f"rows, columns, {a}, tile_m * BM, tile_n * {width}, {k}, {given}"
     head = [
-        f"tiles_m, tiles_n = tl.cdiv({m}, BM), tl.cdiv({n}, BN)",
+        f"tiles_m, tiles_n = tl.cdiv({m}, BM), tl.cdiv({n}, {width})",
         f"rows = tl.make_tensor_descriptor({a}, [{m}, {k}], [{a_step}, 1], [BM, BK])",
-        f"columns = tl.make_tensor_descriptor({b}, {b_shape}, [{b_step}, 1], {b_block})",
+        *weights.lines,
         "then = tl.program_id(0)",
         "for at in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):",
     ]
     shell.lines = [
         "tile_m, tile_n = tile_of(at, tiles_m, tiles_n, GROUP)",
-        f"acc = described_sums(rows, columns, {a}, tile_m * BM, tile_n * BN, {k}, "
-        f'"{kind_of(o.a.type, o.b.type)}", {turned}, BM, BN, BK)',
+        *(line.format(given) for line in weights.sums),
         # once more: what the sums need is in registers no longer
         "tile_m, tile_n = tile_of(then, tiles_m, tiles_n, GROUP)",
         "then += tl.num_programs(0)",
-        "row, col = tile_m * BM + tl.arange(0, BM), tile_n * BN + tl.arange(0, BN)",
+        f"row, col = tile_m * BM + tl.arange(0, BM), tile_n * {width} + tl.arange(0, {width})",
         f"rows_in, cols_in = row < {m}, col < {n}",
     ]
-    finish(shell, epilogue, sums_type(o.a.type))
+    left, fetched = (epilogue, None) if beside is None else beside.fetched(shell, epilogue)
+    finish(shell, left, sums_type(o.a.type), fetched)
     shell.lines = [*head, *(f"    {line}" for line in shell.lines)]
-    tiles = -(-o.m // config.m) * -(-o.n // config.n)
+    tiles = -(-o.m // config.m) * -(-o.n * (1 if beside is None else 2) // config.n)
     programs = least_of(tiles, facts.processors * resident(config, o.a.itemsize, facts))
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
-    name = function_name(label)
-    return shell.call(name, (programs, 1, 1), constants, config.warps, config.stages, label, origin)
+    grid = (programs, 1, 1)
+    call = shell.call(function_name(label), grid, constants, config.warps, config.stages, label, origin)
+    return call if beside is None else replace(call, also=2 * hint_of(o.m) * hint_of(o.n) * hint_of(o.k))

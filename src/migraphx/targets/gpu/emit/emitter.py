@@ -12,6 +12,9 @@ from migraphx.targets.gpu.emit.indexing import gather_call
 from migraphx.targets.gpu.emit.pointwise import copy_call, pointwise_call
 from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.library import LibraryCall
+
+Sums = tuple[Instruction, View, View, View, GpuCall | LibraryCall]
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,9 @@ class TritonEmitter:
 
     `choices`: what its products know of the device. `finished`: calls that can store more, by what they write.
     `rows`, `bodies`: norms of one row, and bodies of one operand (None: copies), which who reads them may compute for
-    himself, with their calls, by what those write. `sums`: likewise products without an epilogue: whose, operands,
-    what they write. `needless`: calls whose results are read where they come from.
+    himself, with their calls, by what those write. `sums`, `gates`: likewise products without an epilogue that a
+    convolution may compute, or a product of the same rows: whose, operands, what they write. `needless`: calls whose
+    results are read where they come from.
     """
 
     choices: Choices = field(default_factory=Choices)
@@ -32,9 +36,8 @@ class TritonEmitter:
         default_factory=dict[Buffer, "tuple[Module | None, GpuCall]"]
     )
     needless: list[GpuCall] = field(default_factory=list[GpuCall])
-    sums: dict[Buffer, tuple[Instruction, View, View, View, GpuCall]] = field(
-        default_factory=dict[Buffer, "tuple[Instruction, View, View, View, GpuCall]"]
-    )
+    sums: dict[Buffer, Sums] = field(default_factory=dict[Buffer, "Sums"])
+    gates: dict[Buffer, Sums] = field(default_factory=dict[Buffer, "Sums"])
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

@@ -40,10 +40,9 @@ def row_product_call(
         more, far = shell.pointer(beside.b), shell.stride(beside.b.strides[-1], beside.b)
         line = f"others = vector_weights({more}, {n}, 0, {k}, 1, {far}, col, True, {o.k == width}, BK)"
         shell.lines.append(line)
-        epilogue = replace(
-            epilogue, reads=tuple(None if n == beside.position else v for n, v in enumerate(epilogue.reads))
-        )
-    fetched = fetch(shell, epilogue, begins=True)
+        epilogue, fetched = beside.fetched(shell, epilogue, begins=True)
+    else:
+        fetched = fetch(shell, epilogue, begins=True)
     given = [*(shell.pointer(v) for v in row.reads), *(shell.size(v, row.wide) for v in row.numbers)]
     shell.lines += [
         f"x = row_of({', '.join(given)}, 1, BK)",
@@ -51,7 +50,6 @@ def row_product_call(
     ]
     if beside is not None:
         shell.lines.append("more = tl.sum(others.to(tl.float32) * x.to(tl.float32), 1)[None, :]")
-        fetched.names[beside.position] = "more"
     finish(shell, epilogue, "float", fetched)
     constants, grid = {"BN": columns, "BK": width}, (-(-o.n // columns), 1, 1)
     call = shell.call(function_name(label), grid, constants, 4 if width <= TILE else 8, 1, label, origin)

@@ -151,6 +151,34 @@ def described_sums(
 
 
 @triton.jit
+def is_before(a, b):
+    """Whether `a` is the lower address."""
+    return a.to(tl.int64) < b.to(tl.int64)
+
+
+@triton.jit
+def elements_between(a, b):
+    """How far two pointers are from each other."""
+    return tl.abs(a.to(tl.int64) - b.to(tl.int64)) // (a.dtype.element_ty.primitive_bitwidth // 8)
+
+
+@triton.jit
+def gated_sums(
+    rows, columns, a, row, col, depth, KIND: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """As described_sums, of two matrices side by side: `columns` describes {n, 2, depth}, BN / 2 columns of each.
+
+    The sums of both take turns, so that the two that belong together are one thread's.
+    """
+    acc = zeros(BM, BN, a, KIND)
+    for k in range(0, depth, BK):
+        x = rows.load([row, k])
+        y = columns.load([col, 0, k]).reshape(BN, BK).T
+        acc = accumulate(acc, x, y, k + tl.arange(0, BK) < depth, KIND)
+    return tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
+
+
+@triton.jit
 def vector_weights(b, n, k, end, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
     """Columns `col` of b {depth, n} from k to k + BK, zeros from `end` on, as {columns, depth}."""
     depth = k + tl.arange(0, BK)

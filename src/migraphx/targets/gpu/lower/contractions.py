@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.origin import joined
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import hint_of, is_open, note_class
@@ -17,13 +19,28 @@ from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import NOTHING, Build, Choices, Config, Offer, Problem
-from migraphx.targets.gpu.costs.products import described_products, library_cost, product_cost, products
-from migraphx.targets.gpu.emit.contract import FP8, Beside, Operands, label_of, product_calls, sums_type
-from migraphx.targets.gpu.emit.described import describable, described_call
+from migraphx.targets.gpu.choices import APART, NOTHING, Build, Choices, Config, Offer, Problem
+from migraphx.targets.gpu.costs.products import (
+    FINISH_GATED,
+    described_products,
+    library_cost,
+    product_cost,
+    products,
+)
+from migraphx.targets.gpu.emit.contract import (
+    FP8,
+    NOT_COMPUTED,
+    Beside,
+    Operands,
+    label_of,
+    product_calls,
+    sums_type,
+)
+from migraphx.targets.gpu.emit.described import describable, described_call, gateable
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.emit.row_product import constant_columns, row_product_call
 from migraphx.targets.gpu.emit.rows import Row
+from migraphx.targets.gpu.facts import Facts
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.library import LibraryCall
 from migraphx.targets.gpu.lower.library import library_products
@@ -89,13 +106,12 @@ def lower_product(
     shape = (batches, m, n, k)  # of the lengths at hand, whose configuration is right at all
     for n in sizes:
         note_class(n)
-    along_depth = b.strides[-2] == 1
-    types = (a.type, b.type, epilogue.write.type, *(() if along_depth else ("rows",)))
+    types = (a.type, b.type, epilogue.write.type, *(() if b.strides[-2] == 1 else ("rows",)))
     problem = Problem("product", shape, types, label)
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
 
     row = norm_of(ctx, operands)
-    beside = gate_of(ctx, operands, epilogue) if row else None
+    beside = gate_of(ctx, operands, epilogue, row is not None)
 
     def build(config: Config) -> list[GpuCall]:
         if config.kernel == "vector" and config.split == 1 and row is not None:
@@ -118,18 +134,30 @@ def lower_product(
     def cost(config: Config) -> float:
         return product_cost(config, together, a.type, a.itemsize, choices.facts, result)
 
-    candidates = products(together, a.type, a.itemsize, choices.facts, along_depth)
-    if count > 1:
-        candidates = [c for c in candidates if c.tail == 1]
-    elif describable(operands):
-        candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
-    if is_open(sizes):  # how many tiles there are, or parts of the depth
-        candidates = [c for c in candidates if c.tail == 1 and (c.split == 1 or not is_open(operands.k))]
     before = len(ctx.calls)
-    config = call_best(ctx, problem, candidates, cost, build, *offers)
-    if row is not None and len(ctx.calls) == before + 1:
-        keep_gate(ctx, a, b, epilogue)
-    return config
+    candidates = own_products(operands, together, count > 1, choices.facts, epilogue.write.itemsize)
+    chosen = choose(ctx, problem, candidates, cost, build, *offers)
+    if beside is not None and row is None:
+        chosen = or_gated(ctx, problem, operands, epilogue, beside, chosen, origin)
+    for call in chosen.build():
+        ctx.call(call)
+    if len(ctx.calls) == before + 1:
+        keep_gate(ctx, a, b, epilogue, row is not None)
+    return chosen.config
+
+
+def own_products(
+    o: Operands, shape: tuple[int, int, int, int], several: bool, facts: Facts, written: int
+) -> list[Config]:
+    """Candidates for a product of this shape; `several`: of as many products in one launch as its batch counts."""
+    candidates = products(shape, o.a.type, o.a.itemsize, facts, o.b.strides[-2] == 1)
+    if several:
+        candidates = [c for c in candidates if c.tail == 1]
+    elif describable(o):
+        candidates += described_products(shape, o.a.type, o.a.itemsize, facts, written)
+    if is_open((o.batches, o.m, o.n, o.k)):  # how many tiles there are, or parts of the depth
+        candidates = [c for c in candidates if c.tail == 1 and (c.split == 1 or not is_open(o.k))]
+    return candidates
 
 
 def parts_of(ctx: LoweringContext, o: Operands, config: Config) -> View | None:
@@ -142,27 +170,55 @@ def parts_of(ctx: LoweringContext, o: Operands, config: Config) -> View | None:
     return None
 
 
-def keep_gate(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue) -> None:
-    """Remember the last call, a product of a norm's row, for who alone reads it: `gate_of`."""
+def keep_gate(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, of_row: bool) -> None:
+    """Remember the last call, a product of a norm's row or of many rows, for who alone reads it: `gate_of`."""
     write = epilogue.write
     alone = write.buffer.kind == "arena" and not write.moves and epilogue.module is None
-    if alone and constant_columns(b):
+    if alone and (constant_columns(b) if of_row else b.buffer.kind in NOT_COMPUTED):
         assert ctx.instruction is not None
-        emitter_of(ctx).sums[write.buffer] = ctx.instruction, a, b, write, ctx.calls[-1]
+        emitter_of(ctx).gates[write.buffer] = ctx.instruction, a, b, write, ctx.calls[-1]
 
 
-def gate_of(ctx: LoweringContext, o: Operands, epilogue: Epilogue) -> Beside | None:
-    """Another product of the same norm's row that only this epilogue reads, so that one kernel computes both."""
+def gate_of(ctx: LoweringContext, o: Operands, epilogue: Epilogue, of_row: bool) -> Beside | None:
+    """Another product of the same left side that only this epilogue reads, so that one kernel may compute both."""
     assert ctx.instruction is not None
     for position, view in enumerate(epilogue.reads):
-        known = emitter_of(ctx).sums.get(view.buffer) if view is not None else None
+        known = emitter_of(ctx).gates.get(view.buffer) if view is not None else None
         if known is None:
             continue
         made, a, b, write, _ = known
         once = made in ctx.instruction.inputs and len(made.users) == 1  # here, and not in a branch before
-        if once and view == write and b.type == o.b.type and (a.buffer, a.offset) == (o.a.buffer, o.a.offset):
-            return Beside(a, b, position)
+        beside, same = Beside(a, b, position), (a.buffer, a.offset) == (o.a.buffer, o.a.offset) and b.type == o.b.type
+        if once and view == write and same and (of_row or gateable(o, beside)):
+            return beside
     return None
+
+
+def or_gated(
+    ctx: LoweringContext, problem: Problem, o: Operands, epilogue: Epilogue, beside: Beside, chosen: Chosen,
+    origin: str,
+) -> Chosen:  # fmt: skip
+    """One kernel for both products where that takes less time than the other one, seen before, and the one `chosen`."""
+    facts, type, size, view = choices_of(ctx).facts, o.a.type, o.a.itemsize, epilogue.reads[beside.position]
+    batches, m, n, k = problem.shape
+    shape = (batches, m, 2 * n, k)
+    candidates = described_products(shape, type, size, facts, epilogue.write.itemsize)
+    if not candidates:
+        return chosen
+    assert view is not None
+    first = emitter_of(ctx).gates[view.buffer][-1]
+    origin = joined((first.origin, origin))
+    more = library_cost((batches, m, n, k), type, size, facts, size, True)
+    both = Offer([Config(APART, 0, 0, 0)], lambda config: [first, *chosen.build()], more + chosen.cost)
+
+    def build(config: Config) -> list[GpuCall]:
+        return [described_call(o, epilogue, config, facts, problem.epilogue, origin, beside)]
+
+    def cost(config: Config) -> float:
+        return product_cost(config, shape, type, size, facts, epilogue.write.itemsize // 2, FINISH_GATED)
+
+    gated = choose(ctx, replace(problem, family="gated", shape=shape), candidates, cost, build, both)
+    return chosen if gated.config.kernel == APART else gated
 
 
 def norm_of(ctx: LoweringContext, o: Operands) -> Row | None:
@@ -172,11 +228,31 @@ def norm_of(ctx: LoweringContext, o: Operands) -> Row | None:
     return row if whole and o.m == 1 and o.a.strides[-1] == 1 and not o.a.moves else None
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A configuration, about how many microseconds it takes, and what builds its calls."""
+
+    config: Config
+    cost: float
+    build: Callable[[], Sequence[GpuCall | LibraryCall]]
+
+
 def call_best(
     ctx: LoweringContext, problem: Problem, own: Sequence[Config], own_cost: Callable[[Config], float],
     build_own: Build, *offers: Offer,
 ) -> Config:  # fmt: skip
     """Append the calls of the configuration that is chosen, ours or a library's, and return it."""
+    chosen = choose(ctx, problem, own, own_cost, build_own, *offers)
+    for call in chosen.build():
+        ctx.call(call)
+    return chosen.config
+
+
+def choose(
+    ctx: LoweringContext, problem: Problem, own: Sequence[Config], own_cost: Callable[[Config], float],
+    build_own: Build, *offers: Offer,
+) -> Chosen:  # fmt: skip
+    """The configuration to use, ours or a library's."""
     choices, by_config = choices_of(ctx), {c: offer for offer in offers for c in offer.configs}
 
     def cost(config: Config) -> float:
@@ -186,13 +262,11 @@ def call_best(
         return by_config[config].build(config) if config in by_config else build_own(config)
 
     config = choices.pick(problem, [*own, *by_config], cost, build)
-    for call in build(config):
-        ctx.call(call)
     assert ctx.instruction is not None
-    for chosen in choices.made[-1:]:
-        for other, estimate in chosen.others:
-            ctx.refuse(ctx.instruction, problem.family, Refuse(chosen.against(other, estimate)))
-    return config
+    for made in choices.made[-1:]:
+        for other, estimate in made.others:
+            ctx.refuse(ctx.instruction, problem.family, Refuse(made.against(other, estimate)))
+    return Chosen(config, cost(config), partial(build, config))
 
 
 def matrix_type(matrix: np.ndarray) -> str:

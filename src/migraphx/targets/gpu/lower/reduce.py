@@ -36,7 +36,7 @@ def drop_unread(ctx: LoweringContext) -> None:
     assert isinstance(ctx.emit, TritonEmitter)
     if any(call.flow is not None for call in ctx.calls):  # steps are counted there
         return
-    known = {**ctx.emit.rows, **ctx.emit.bodies, **ctx.emit.sums}
+    known = {**ctx.emit.rows, **ctx.emit.bodies, **ctx.emit.sums, **ctx.emit.gates}
     made = {id(call): buffer for buffer, (*_, call) in known.items()}
     needless = {id(call) for call in ctx.emit.needless}
     read, kept = set[Buffer](), list[int]()
