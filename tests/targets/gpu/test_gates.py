@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import migraphx
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, permuted
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.choices import APART, Choices, Config, Problem
 from migraphx.targets.gpu.target import GpuTarget
+from tests.targets.gpu import test_forms
 from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.side_by_side import built, check
+from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 RNG = np.random.default_rng(5)
@@ -88,6 +92,45 @@ def test_gates_that_stay_apart(why: str, always: Callable[..., None]) -> None:
     steps = check(built(gated, *shapes), inputs, scale=8).executable.steps
     products = [s.kernel for s in steps if "dot" in s.kernel]
     assert len(products) == (1 if why in ("few rows", "floats") else 2)
+
+
+def test_gates_of_convolutions(always: Callable[..., None]) -> None:
+    """Of single pixels, which are rows of products as well."""
+    always(Config("described", 16, 32, 32, group=2))
+    weights = [weight(24, 72, 1, 1) for _ in range(2)]
+
+    def gated(b: Builder, x: Instruction) -> Instruction:
+        value, gate = (b.convolution(x, b.literal(w)) for w in weights)
+        return b.mul(value, b.sigmoid(gate))
+
+    made = built(gated, permuted("half", (2, 72, 6, 7), (0, 2, 3, 1)))
+    steps = check(made, scale=8).executable.steps
+    assert sum("convolution" in s.kernel or "dot" in s.kernel for s in steps) == 1
+
+
+def test_gates_of_any_length(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled once, with as many rows as come."""
+    weights = [weight(96, 40) / 8 for _ in range(2)]
+
+    def gated(b: Builder, x: Instruction) -> list[Instruction]:
+        value, gate = (b.matmul(x, b.literal(w)) for w in weights)
+        return [b.cast(b.mul(value, b.sigmoid(gate)), "float")]
+
+    parameters: test_forms.Parameters = {"x0": ("half", [test_forms.B, test_forms.S, 96])}
+    monkeypatch.setitem(test_forms.CASES, "gates", (gated, parameters, 1))
+    monkeypatch.setattr(Choices, "known", lambda self, problem: None)
+    made = test_forms.compiled("gates", accelerator)
+    for batch, tokens in ((2, 40), (3, 33), (1, 200), (2, 7)):
+        given = test_forms.random(parameters, {"batch": batch, "tokens": tokens})
+        oracle = built(gated, *(Shape.of(x) for x in given.values()))
+        oracle.compile(migraphx.get_target("ref"))
+        got, want = (np.asarray(run(given)[0]).astype(np.float16) for run in (made.run, oracle.run))
+        assert_close(got, want, scale=8)
+    forms = test_forms.region(made).forms
+    if forms.improving is not None:
+        forms.improving.join()
+    assert forms.waited == 1
+    assert sum("dot" in s.kernel for s in made.executable.steps) == 1
 
 
 @pytest.mark.parametrize("apart", [False, True])
