@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ import pytest
 import migraphx
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
-from migraphx.ir.module import Instruction
+from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape, permuted
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.choices import APART, Choices, Config, Problem
+from migraphx.targets.gpu.kernel import Kernel
 from migraphx.targets.gpu.target import GpuTarget
+from migraphx.targets.gpu.weights import check_reach
 from tests.targets.gpu import test_forms
 from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.side_by_side import built, check
@@ -70,28 +73,61 @@ def test_gates_whose_weights_are_inputs(behind: bool, always: Callable[..., None
     assert sum("dot" in s.kernel for s in steps) == 1
 
 
-@pytest.mark.parametrize("why", ["seen elsewhere", "other rows", "few rows", "other weights", "floats"])
+@pytest.mark.parametrize("why", ["seen elsewhere", "other rows", "few rows", "other weights", "two inputs", "floats"])
 def test_gates_that_stay_apart(why: str, always: Callable[..., None]) -> None:
     """Each reason why one kernel cannot compute both."""
     always(Config("product", 16, 32, 32) if why in ("few rows", "floats") else Config("described", 16, 32, 32, group=2))
     rows, k, n, type = 32 if why == "few rows" else 70, 80, 40, "float" if why == "floats" else "half"
 
-    def gated(b: Builder, x: Instruction, y: Instruction, w: Instruction, other: Instruction) -> list[Instruction]:
+    def gated(b: Builder, x: Instruction, y: Instruction, w: Instruction, *others: Instruction) -> list[Instruction]:
         wide = b.dot(x, b.transpose(w, permutation=(1, 0)))
         if why in ("few rows", "floats"):
             first, second = (b.slice(wide, axes=(1,), starts=(s,), ends=(s + n,)) for s in (0, n))
         else:
             upper, lower = (b.slice(w, axes=(0,), starts=(s,), ends=(s + n,)) for s in (0, n))
             first = b.dot(x, b.transpose(upper, permutation=(1, 0)))
-            lower = other if why == "other weights" else b.transpose(lower, permutation=(1, 0))
+            lower = others[1] if why == "two inputs" else lower
+            lower = others[0] if why == "other weights" else b.transpose(lower, permutation=(1, 0))
             second = b.dot(y if why == "other rows" else x, lower)
         return [b.mul(b.sigmoid(first), second), *([b.neg(first)] if why == "seen elsewhere" else [])]
 
-    shapes = [Shape(type, lens) for lens in ((rows, k), (rows, k), (2 * n, k), (k, n))]
+    shapes = [Shape(type, lens) for lens in ((rows, k), (rows, k), (2 * n, k), (k, n), (n, k))]
     inputs = {f"x{i}": weight(*s.lens, type=type) for i, s in enumerate(shapes)}
     steps = check(built(gated, *shapes), inputs, scale=8).executable.steps
     products = [s.kernel for s in steps if "dot" in s.kernel]
     assert len(products) == (1 if why in ("few rows", "floats") else 2)
+
+
+def test_gates_beside_control_flow(always: Callable[..., None]) -> None:
+    """They stay apart: what nobody reads is not dropped there."""
+    always(Config("described", 16, 32, 32, group=2))
+    weights = [weight(80, 40) for _ in range(2)]
+
+    def gated(b: Builder, x: Instruction, condition: Instruction) -> Instruction:
+        value, gate = (b.dot(x, b.literal(w)) for w in weights)
+        branches = []
+        for name in ("abs", "neg"):
+            module = Module(name)
+            inner = Builder(module)
+            module.add_return([getattr(inner, name)(module.add_parameter("y", value.shape))])
+            branches.append(module)
+        y = b.mul(value, b.sigmoid(gate))
+        return b.get_tuple_elem(b.instruction("if", [condition, y], branches), index=0)
+
+    shapes = Shape("half", (70, 80)), Shape("bool", (1,))
+    made = built(gated, *shapes)
+    steps = check(made, {"x0": weight(70, 80), "x1": np.ones(1, bool)}, scale=8).executable.steps
+    assert sum("dot" in s.kernel for s in steps) == 2
+
+
+def test_weights_out_of_reach_are_refused() -> None:
+    """A descriptor's stride would be cut, and lead elsewhere."""
+    gated, other = (Kernel("k", text, (), (), ()) for text in ("acc, more = gated_sums(rows)", "acc = sums(rows)"))
+    near, far = ([SimpleNamespace(address=n) for n in (1 << 20, end)] for end in (1 << 40, (1 << 40) + (1 << 20)))
+    check_reach([other, gated], cast(Any, near))
+    check_reach([other], cast(Any, far))
+    with pytest.raises(RuntimeError, match="spans less than 1099511627776"):
+        check_reach([other, gated], cast(Any, far))
 
 
 def test_gates_of_convolutions(always: Callable[..., None]) -> None:

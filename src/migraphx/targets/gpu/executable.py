@@ -27,7 +27,7 @@ from migraphx.targets.gpu.library import Unusable
 from migraphx.targets.gpu.plan import Buffers, Control, Operand, Plan
 from migraphx.targets.gpu.slots import Slot, Slots
 from migraphx.targets.gpu.state import Program, State
-from migraphx.targets.gpu.weights import Weight, uploaded
+from migraphx.targets.gpu.weights import Weight, check_reach, uploaded
 from migraphx.targets.gpu.words import Left, Word
 
 SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
@@ -69,6 +69,7 @@ class GpuExecutable:
         self._slots = slots or Slots(accelerator)
         with accelerator.current():
             self._weights = uploaded(accelerator, weights, keep_weights)
+            check_reach(plan.kernels, self._weights)
             shapes = list(self.parameters.values()), self.outputs
             self._program = Program(accelerator, plan, self._weights, *shapes, codes, self._slots.words)
         self._blocks = list(self._program.sizes)
@@ -332,6 +333,7 @@ class GpuExecutable:
             if isinstance(other, GpuExecutable) and other.accelerator is self.accelerator:
                 known |= zip(other._contents, other._weights, strict=True)
         shared = [known.get(c, w) for c, w in zip(self._contents, self._weights, strict=True)]
+        check_reach(self.plan.kernels, shared)
         self._weights = self._program.weights = shared
         self.release()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from migraphx.runtime.argument import Argument
 from migraphx.targets.gpu.accelerator import Accelerator, Block
+from migraphx.targets.gpu.kernel import Kernel
 
 
 class Weight(Block):
@@ -30,6 +31,21 @@ class Weight(Block):
         copy = Argument.empty(self.shape)
         self.device.read(copy.pointer, self.address, self.shape.bytes)
         return copy.array
+
+
+REACH = 1 << 40
+"""Bytes that a stride of a tensor descriptor stays below; one leads from a gate's weights to the other product's."""
+
+
+def check_reach(kernels: Iterable[Kernel], weights: Sequence[Weight]) -> None:
+    """RuntimeError where a kernel computes a gated layer and weights lie too far apart: it would read elsewhere."""
+    places = [w.address for w in weights]
+    apart = max(places, default=0) - min(places, default=0)
+    if apart >= REACH and any("gated_sums(" in kernel.source for kernel in kernels):
+        raise RuntimeError(
+            f"weights of a gated layer may lie {apart} bytes apart on the device, and a tensor descriptor spans less "
+            f"than {REACH}: load the program where less memory is taken, or reserved"
+        )
 
 
 _known: WeakKeyDictionary[Accelerator, WeakValueDictionary[int, Weight]] = WeakKeyDictionary()

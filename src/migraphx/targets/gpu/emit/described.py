@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from migraphx.ir.size import divides, hint_of, least_of
 from migraphx.targets.common.epilogue import Epilogue
@@ -32,42 +32,40 @@ def _described(view: View) -> bool:
 
 
 def gateable(o: Operands, beside: Beside) -> bool:
-    """Whether one descriptor describes the weights of both: alike, of 16 bits, the depth of each column in turn."""
+    """Whether one descriptor describes the weights of both: alike, of 16 bits, the depth of each column in turn.
+
+    They are constants, or parts of one input: a stride of a descriptor leads from one to the other (REACH).
+    """
     more = Operands.of(beside.a, beside.b)
     alike = (more.a, more.b.lens, more.b.strides, more.b.type) == (o.a, o.b.lens, o.b.strides, o.b.type)
-    return alike and o.a.type in ("half", "bf16") and o.b.strides[0] == 1 and describable(o) and describable(more)
+    near = o.b.buffer is more.b.buffer or o.b.buffer.kind == more.b.buffer.kind == "weight"
+    turned = o.b.strides[0] == 1 and o.a.type in ("half", "bf16")
+    return alike and near and turned and describable(o) and describable(more)
 
 
-@dataclass(frozen=True)
-class _Weights:
-    """Lines that describe weights as `columns`; how many columns a tile's results have; lines that sum its products."""
-
-    lines: tuple[str, ...]
-    width: str
-    sums: tuple[str, ...]
-
-
-def _one_matrix(shell: Shell, o: Operands, b: str, n: str, k: str) -> _Weights:
+def _one_matrix(shell: Shell, o: Operands, b: str, n: str, k: str, given: str) -> tuple[list[str], list[str]]:
+    """Lines that describe weights as `columns`, and that sum a tile's products."""
     turned = o.b.strides[-2] == 1
     step = shell.size(o.b.strides[-1 if turned else -2])
     shape, block = (f"[{n}, {k}]", "[BN, BK]") if turned else (f"[{k}, {n}]", "[BK, BN]")
-    lines = (f"columns = tl.make_tensor_descriptor({b}, {shape}, [{step}, 1], {block})",)
-    return _Weights(lines, "BN", (f"acc = described_sums({{}}, {turned}, BM, BN, BK)",))
+    lines = [f"columns = tl.make_tensor_descriptor({b}, {shape}, [{step}, 1], {block})"]
+    return lines, [f"acc = described_sums({given}, {turned}, BM, BN, BK)"]
 
 
-def _two_matrices(shell: Shell, o: Operands, b: str, n: str, k: str, more: str) -> _Weights:
-    """Of two products, wherever their weights lie: those that come first are described, the others behind them."""
+def _two_matrices(
+    shell: Shell, o: Operands, b: str, n: str, k: str, given: str, more: str
+) -> tuple[list[str], list[str]]:
+    """The same of two products: the weights that lie first in memory are described, the others behind them."""
     step = shell.size(o.b.strides[-1])
-    lines = (
+    lines = [
         f"first, apart = is_before({b}, {more}), elements_between({b}, {more})",
         f"both = tl.where(first, {b}, {more})",
         f"columns = tl.make_tensor_descriptor(both, [{n}, 2, {k}], [{step}, apart, 1], [BN // 2, 2, BK])",
-    )
-    sums = (
-        "acc, more = gated_sums({}, BM, BN, BK)",
+    ]
+    return lines, [
+        f"acc, more = gated_sums({given}, BM, BN, BK)",
         "acc, more = tl.where(first, acc, more), tl.where(first, more, acc)",
-    )
-    return _Weights(lines, "(BN // 2)", sums)
+    ]
 
 
 def described_call(
@@ -81,22 +79,22 @@ def described_call(
     a, b = shell.pointer(o.a), shell.pointer(o.b)
     m, n, k = shell.size(o.m), shell.size(o.n), shell.size(o.k)
     a_step = shell.size(o.a.strides[-2])
+    width = "BN" if beside is None else "(BN // 2)"
+    given = f'rows, columns, {a}, tile_m * BM, tile_n * {width}, {k}, "{kind_of(o.a.type, o.b.type)}"'
     if beside is None:
-        weights = _one_matrix(shell, o, b, n, k)
+        described, sums = _one_matrix(shell, o, b, n, k, given)
     else:
-        weights = _two_matrices(shell, o, b, n, k, shell.pointer(beside.b))
-    width, given = weights.width, f'"{kind_of(o.a.type, o.b.type)}"'
-    given = f"rows, columns, {a}, tile_m * BM, tile_n * {width}, {k}, {given}"
+        described, sums = _two_matrices(shell, o, b, n, k, given, shell.pointer(beside.b))
     head = [
         f"tiles_m, tiles_n = tl.cdiv({m}, BM), tl.cdiv({n}, {width})",
         f"rows = tl.make_tensor_descriptor({a}, [{m}, {k}], [{a_step}, 1], [BM, BK])",
-        *weights.lines,
+        *described,
         "then = tl.program_id(0)",
         "for at in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):",
     ]
     shell.lines = [
         "tile_m, tile_n = tile_of(at, tiles_m, tiles_n, GROUP)",
-        *(line.format(given) for line in weights.sums),
+        *sums,
         # once more: what the sums need is in registers no longer
         "tile_m, tile_n = tile_of(then, tiles_m, tiles_n, GROUP)",
         "then += tl.num_programs(0)",

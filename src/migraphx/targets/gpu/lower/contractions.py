@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -14,11 +14,12 @@ from migraphx.ir.origin import joined
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import hint_of, is_open, note_class
+from migraphx.passes.manager import graphs
 from migraphx.targets.common.constants import shared_matrix
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
-from migraphx.targets.common.views import View
+from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu.choices import APART, NOTHING, Build, Choices, Config, Offer, Problem
 from migraphx.targets.gpu.costs.products import (
     FINISH_GATED,
@@ -37,7 +38,7 @@ from migraphx.targets.gpu.emit.contract import (
     sums_type,
 )
 from migraphx.targets.gpu.emit.described import describable, described_call, gateable
-from migraphx.targets.gpu.emit.emitter import TritonEmitter
+from migraphx.targets.gpu.emit.emitter import Sums, TritonEmitter
 from migraphx.targets.gpu.emit.row_product import constant_columns, row_product_call
 from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.facts import Facts
@@ -181,17 +182,24 @@ def keep_gate(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, of_row
 
 def gate_of(ctx: LoweringContext, o: Operands, epilogue: Epilogue, of_row: bool) -> Beside | None:
     """Another product of the same left side that only this epilogue reads, so that one kernel may compute both."""
-    assert ctx.instruction is not None
-    for position, view in enumerate(epilogue.reads):
-        known = emitter_of(ctx).gates.get(view.buffer) if view is not None else None
-        if known is None:
-            continue
-        made, a, b, write, _ = known
-        once = made in ctx.instruction.inputs and len(made.users) == 1  # here, and not in a branch before
-        beside, same = Beside(a, b, position), (a.buffer, a.offset) == (o.a.buffer, o.a.offset) and b.type == o.b.type
-        if once and view == write and same and (of_row or gateable(o, beside)):
+    for beside in read_alone(ctx, epilogue, emitter_of(ctx).gates):
+        a, b = beside.a, beside.b
+        same = (a.buffer, a.offset) == (o.a.buffer, o.a.offset) and b.type == o.b.type
+        # beside control flow nothing is dropped: the first product would be computed twice
+        if same and (of_row or (gateable(o, beside) and len(graphs(ctx.module)) == 1)):
             return beside
     return None
+
+
+def read_alone(ctx: LoweringContext, epilogue: Epilogue, products: Mapping[Buffer, Sums]) -> Iterator[Beside]:
+    """Of these products, by what they write, those that only this epilogue reads."""
+    assert ctx.instruction is not None
+    for position, view in enumerate(epilogue.reads):
+        if view is not None and view.buffer in products:
+            made, a, b, write, _ = products[view.buffer]
+            once = made in ctx.instruction.inputs and len(made.users) == 1  # here, and not in a branch before
+            if once and view == write:
+                yield Beside(a, b, position)
 
 
 def or_gated(
@@ -208,7 +216,7 @@ def or_gated(
     assert view is not None
     first = emitter_of(ctx).gates[view.buffer][-1]
     origin = joined((first.origin, origin))
-    more = library_cost((batches, m, n, k), type, size, facts, size, True)
+    more = library_cost((batches, m, n, k), type, size, facts, size, True)  # about what the first one takes
     both = Offer([Config(APART, 0, 0, 0)], lambda config: [first, *chosen.build()], more + chosen.cost)
 
     def build(config: Config) -> list[GpuCall]:

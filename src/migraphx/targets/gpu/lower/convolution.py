@@ -46,6 +46,7 @@ from migraphx.targets.gpu.lower.contractions import (
     lower_product,
     matrix_type,
     multiplied,
+    read_alone,
 )
 from migraphx.targets.gpu.lower.contractions import packed_weights as packed_matrix
 from migraphx.targets.gpu.lower.library import library_convolutions
@@ -191,16 +192,8 @@ def lower_pixels(
 
 def beside_of(ctx: LoweringContext, conv: Conv, epilogue: Epilogue) -> Beside | None:
     """The product, seen before and read by nothing else, that an epilogue reads, where one kernel can compute both."""
-    assert ctx.instruction is not None
-    for position, view in enumerate(epilogue.reads):
-        known = emitter_of(ctx).sums.get(view.buffer) if view is not None and conv.group == 1 else None
-        if known is None:
-            continue
-        made, a, b, write, _ = known
-        once = made in ctx.instruction.inputs and len(made.users) == 1  # here, and not in a branch before
-        if once and view == write and {a.type, b.type, conv.w.type} == {conv.x.type}:
-            return Beside(a, b, position)
-    return None
+    found = read_alone(ctx, epilogue, emitter_of(ctx).sums) if conv.group == 1 else ()
+    return next((b for b in found if {b.a.type, b.b.type, conv.w.type} == {conv.x.type}), None)
 
 
 # ---- few channels ---------------------------------------------------------------------------------------------------
