@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import weakref
 from collections.abc import Sequence
 from threading import Lock
@@ -24,7 +25,9 @@ class Memory:
         self._lock = Lock()
 
     def allocate(self, nbytes: int, byte: int = POISON) -> tuple[int, Any]:
-        raw = np.full(nbytes + ALIGNMENT, byte, np.uint8)
+        pages = mmap.mmap(-1, nbytes + ALIGNMENT)  # near each other, as a device's are; malloc's may not be
+        raw = np.frombuffer(pages, np.uint8)
+        raw.fill(byte)
         start = -(-raw.ctypes.data // ALIGNMENT) * ALIGNMENT
         owner = _Owner(raw)
         self.add(start, nbytes, owner)
