@@ -61,6 +61,11 @@ def gates(b: Builder, x: Instruction, k: int = 640, n: int = 2560) -> Instructio
     return b.mul(value, b.gelu(gate))
 
 
+def chain(b: Builder, x: Instruction, residual: Instruction) -> Outputs:
+    between = b.relu(b.add(b.convolution(x, b.literal(weight(256, 64, 1, 1))), residual))
+    return [b.reduce_mean(y, axes=(2, 3)) for y in (between, conv(b, between, 64, 256, 1, 1, pad=0))]
+
+
 def conv(b: Builder, x: Instruction, *lens: int, group: int = 1, pad: int = 1) -> Instruction:
     return b.relu(b.convolution(x, b.literal(weight(*lens, type=x.shape.type)), padding=(pad, pad), group=group))
 
@@ -81,6 +86,7 @@ WINDOWS = ({"lengths": (3, 3)}, {"dyn_global": True})
 FAMILIES: dict[str, tuple[Callable[..., Outputs], tuple[Shape, ...]]] = {
     "rows": (linear, (Shape("half", (6144, 768)),)),
     "gates": (gates, (Shape("half", (2048, 640)),)),
+    "chained": (chain, (image(32, 64, 56), image(32, 256, 56))),
     "few rows, split": (lambda b, x: linear(b, x, 4096, 256), (Shape("bf16", (8, 4096)),)),
     "one row": (linear, (Shape("half", (1, 768)),)),
     "float": (linear, (Shape("float", (512, 768)),)),

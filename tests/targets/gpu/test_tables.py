@@ -33,6 +33,7 @@ from tests.targets.gpu.side_by_side import built
 KERNELS = {
     "product": {"product", "vector", "described", LIBRARY, DNN, "int4", "int4 vector"},
     "gated": {"described", APART},
+    "chained": {"chained", APART},
     "convolution": {"convolution", "flat", "rows", "lined", DNN},
     "depthwise": {"depthwise", "strips"},
     "attention": {"attention", "whole heads"},

@@ -73,7 +73,7 @@ class Config:
 LIBRARY = "cublasLt"  # the kernel of configurations that a library computes; `group` counts its algorithms
 DNN = "cudnn"  # likewise, of convolutions
 LIBRARIES = {LIBRARY, DNN}
-APART = "apart"  # the kernel of a configuration that computes a gate and what it lets through as two products
+APART = "apart"  # the kernel of a configuration that computes as two products what one kernel could
 WORTH_ASKING = 2e9  # operations; the answer takes a millisecond
 
 Build = Callable[[Config], Sequence[GpuCall | LibraryCall]]

@@ -236,6 +236,45 @@ def library_cost(
     return LAUNCH + 2 * LATENCY + max(arithmetic, traffic) * 1e6 + rest
 
 
+# ---- products of what products make ---------------------------------------------------------------------------------
+
+CHAINED = ((64, 64, 4, 2), (64, 64, 4, 3))  # rows, columns between, warps, stages; 128 rows are slower (H200)
+STEP = 2.6e-6  # seconds from one chunk of columns between to the next (H200)
+LEFT = 40e6  # bytes that the L2 cache keeps of what one kernel leaves to the next
+
+
+def chained_products(shape: tuple[int, ...], itemsize: int, facts: Facts) -> list[Config]:
+    """Candidates for rows, columns between, the first depth, columns."""
+    m, n, k, _ = shape
+    found = [Config("chained", tm, tn, k, 1, w, s) for tm, tn, w, s in CHAINED if n % tn == 0 and m >= tm]
+    return [c for c in found if _held(c, shape) * itemsize <= facts.shared]
+
+
+def _held(config: Config, shape: tuple[int, ...]) -> int:
+    """Elements in shared memory: the first rows, chunks of them, weights on their way."""
+    _, _, k, columns = shape
+    return config.m * (k + 2 * config.n) + config.stages * config.n * (k + columns)
+
+
+def chained_cost(config: Config, shape: tuple[int, ...], itemsize: int, facts: Facts, result: int) -> float:
+    """Microseconds; `result`: bytes of an element between that the first epilogue reads and writes."""
+    m, n, k, columns = shape
+    threads = 32 * config.warps
+    registers = min(255, 56 + config.m * (config.n + columns) // threads) * threads
+    together = max(1, min(REGISTERS // registers, facts.shared // (_held(config, shape) * itemsize)))
+    waves = max(1.0, -(-m // config.m) / (facts.processors * together))
+    traffic = (m * (k + columns) * itemsize + m * n * result) / facts.bandwidth
+    return LAUNCH + LATENCY + max(traffic, waves * (n // config.n) * STEP) * 1e6
+
+
+def apart_cost(shape: tuple[int, ...], itemsize: int, facts: Facts, result: int) -> float:
+    """Microseconds of the two products that memory decides, on the terms of `chained_cost`."""
+    m, n, k, columns = shape
+    again = m * n * itemsize
+    traffic = m * (k + columns) * itemsize + m * n * result + (again if again > LEFT else 0)
+    return 2 * (LAUNCH + LATENCY) + traffic / facts.bandwidth * 1e6
+
+
 # ---- weights of 4 bits ----------------------------------------------------------------------------------------------
 
 

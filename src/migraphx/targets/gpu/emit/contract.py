@@ -109,6 +109,12 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None 
 
     The view that is written is the shell's last.
     """
+    value, at = finished(shell, epilogue, sums, fetched)
+    shell.lines.append(store_line(shell.pointer(epilogue.write), at, value, INSIDE))
+
+
+def finished(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None = None) -> tuple[str, str]:
+    """Lines that apply the epilogue, as `finish` has it; the texts of the result and of where it is to be stored."""
     fetched = fetched or fetch(shell, epilogue)
     scope, names = fetched.scope, fetched.names
     for position, view in enumerate(epilogue.reads):
@@ -122,7 +128,7 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None 
     steps = loops((*epilogue.views, epilogue.write), None, epilogue.row_dims).strides[-1]
     at, _ = _place(shell, epilogue.write, fetched.digits, steps, epilogue.col_dim, whole=True)
     shell.lines += scope.lines
-    shell.lines.append(store_line(shell.pointer(epilogue.write), at, value, INSIDE))
+    return value, at
 
 
 INSIDE = "rows_in[:, None] & cols_in[None, :]"

@@ -76,17 +76,21 @@ class Shell:
         stages: int,
         label: str,
         origin: str,
-        writes: int = 1,
+        writes: int | Sequence[int] = 1,
     ) -> GpuCall:
-        """The call of this shell, whose last `writes` views are written."""
-        arguments = (*(pointer_type(v.type) for v in self.views), *self.types)
-        names = [*(f"p{k}" for k in range(len(self.views))), *(f"n{k}" for k in range(len(self.numbers)))]
+        """The call of this shell, whose last `writes` views are written, or those with these numbers."""
+        count = len(self.views)
+        written = range(count - writes, count) if isinstance(writes, int) else writes
+        order = [*(k for k in range(count) if k not in written), *written]
+        views = [self.views[k] for k in order]
+        arguments = (*(pointer_type(v.type) for v in views), *self.types)
+        names = [*(f"p{k}" for k in order), *(f"n{k}" for k in range(len(self.numbers)))]
         head = ", ".join([*names, *(f"{c}: tl.constexpr" for c in constants)])
         body = "\n    ".join(self.lines)
         text = complete("\n\n\n".join([*self.functions, f"@triton.jit\ndef {name}({head}):\n    {body}\n"]))
-        divisible = [k for k, v in enumerate(self.views) if aligned(v)]
-        divisible += [len(self.views) + k for k, n in enumerate(self.numbers) if divides(16, n) and k not in self.loose]
+        divisible = [k for k, v in enumerate(views) if aligned(v)]
+        divisible += [count + k for k, n in enumerate(self.numbers) if divides(16, n) and k not in self.loose]
         kernel = Kernel(name, text, arguments, tuple(constants.items()), tuple(divisible), warps, stages)
-        first = len(self.views) - writes
-        reads, written = tuple(self.views[:first]), tuple(self.views[first:])
-        return GpuCall(Launch(kernel, grid), reads, written, tuple(self.numbers), label, origin)
+        first = count - len(written)
+        reads, made = tuple(views[:first]), tuple(views[first:])
+        return GpuCall(Launch(kernel, grid), reads, made, tuple(self.numbers), label, origin)

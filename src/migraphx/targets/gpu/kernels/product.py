@@ -151,6 +151,18 @@ def described_sums(
 
 
 @triton.jit
+def whole_rows(a, row, inside, a_m, K: tl.constexpr):
+    """Rows {rows, K} of a; zeros where there are none."""
+    return tl.load(a + row[:, None] * a_m + tl.arange(0, K)[None, :], inside[:, None], 0)
+
+
+@triton.jit
+def some_columns(b, col, b_n, k, BK: tl.constexpr):
+    """Columns of b {depth, n}, whose depth is contiguous, from k to k + BK, all of which exist."""
+    return tl.load(b + col[None, :] * b_n + (k + tl.arange(0, BK))[:, None])
+
+
+@triton.jit
 def is_before(a, b):
     """Whether `a` is the lower address."""
     return a.to(tl.int64) < b.to(tl.int64)

@@ -23,11 +23,15 @@ from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu.choices import APART, NOTHING, Build, Choices, Config, Offer, Problem
 from migraphx.targets.gpu.costs.products import (
     FINISH_GATED,
+    apart_cost,
+    chained_cost,
+    chained_products,
     described_products,
     library_cost,
     product_cost,
     products,
 )
+from migraphx.targets.gpu.emit.chained import Link, begins, chained_call, follows
 from migraphx.targets.gpu.emit.contract import (
     FP8,
     NOT_COMPUTED,
@@ -96,6 +100,8 @@ def lower_product(
 ) -> Config | None:  # fmt: skip
     """a {.., M, K} times b {.., K, N}, both of types that kernels multiply, with the best configuration, returned.
 
+    None where it has no kernel of its own.
+
     `offered`: what a library has for it beside products. `count`: so many of its kind may run in one launch.
     """
     if not epilogue.write.elements:
@@ -140,10 +146,13 @@ def lower_product(
     chosen = choose(ctx, problem, candidates, cost, build, *offers)
     if beside is not None and row is None:
         chosen = or_gated(ctx, problem, operands, epilogue, beside, chosen, origin)
+    if into_chain(ctx, operands, epilogue, label, chosen, origin):
+        return None
     for call in chosen.build():
         ctx.call(call)
     if len(ctx.calls) == before + 1:
         keep_gate(ctx, a, b, epilogue, row is not None)
+        keep_link(ctx, operands, epilogue)
     return chosen.config
 
 
@@ -227,6 +236,43 @@ def or_gated(
 
     gated = choose(ctx, replace(problem, family="gated", shape=shape), candidates, cost, build, both)
     return chosen if gated.config.kernel == APART else gated
+
+
+def keep_link(ctx: LoweringContext, o: Operands, epilogue: Epilogue) -> None:
+    """Remember the last call, a product of many rows that several read, for who multiplies these: `into_chain`."""
+    assert ctx.instruction is not None
+    several = len(ctx.instruction.users) > 1  # else what is between need not be written, and others do that
+    if several and begins(o, epilogue) and len(graphs(ctx.module)) == 1:
+        emitter_of(ctx).links[epilogue.write.buffer] = Link(o, epilogue, ctx.calls[-1])
+
+
+def into_chain(ctx: LoweringContext, o: Operands, epilogue: Epilogue, label: str, chosen: Chosen, origin: str) -> bool:
+    """Let the kernel of the product that made the rows compute this one too, where both take longer apart."""
+    link = emitter_of(ctx).links.get(o.a.buffer)
+    at = next((k for k, call in enumerate(ctx.calls) if link and call is link.call), None)
+    if link is None or at is None or not follows(link, o, epilogue):
+        return False
+    facts, one, size = choices_of(ctx).facts, link.operands, o.a.itemsize
+    shape = (one.m, one.n, one.k, o.n)
+    candidates = chained_products(shape, size, facts)
+    if not candidates:
+        return False
+    label, origin = f"{link.call.label} {label}", joined((link.call.origin, origin))
+    apart = apart_cost(shape, size, facts, size * link.passes)
+    both = Offer([Config(APART, 0, 0, 0)], lambda config: [link.call, *chosen.build()], apart)
+
+    def build(config: Config) -> list[GpuCall]:
+        return [chained_call(link, o, epilogue, config, label, origin, 2 * o.m * o.n * o.k)]
+
+    def cost(config: Config) -> float:
+        return chained_cost(config, shape, size, facts, size * link.passes)
+
+    problem = Problem("chained", shape, (o.a.type, o.b.type, epilogue.write.type), label)
+    found = choose(ctx, problem, candidates, cost, build, both)
+    if found.config.kernel == APART:
+        return False
+    (ctx.calls[at],) = found.build()
+    return True
 
 
 def norm_of(ctx: LoweringContext, o: Operands) -> Row | None:
