@@ -4,8 +4,9 @@
 table and writes JSON. A process builds the model with random weights, answers once (`first`: seconds from the finished
 build to the first answer, imports and compilation in it), compares with eager in float64 on the same device,
 and then measures synchronised calls: their median. Inputs lie on the device; weights are random, as zeros run faster.
-With `--together N` so many processes get ready side by side, which makes a long table short and `first` say little;
-they are measured one after the other when all of them are ready, so nothing runs beside a measurement.
+With `--together N` so many processes get ready side by side, which makes a long table short and `first` say little.
+When all of them are ready the engines of a case take short turns, `--rounds` each, so that a device that gets warm is
+so for all; nothing runs beside a turn. The median of the turns' medians counts, and of their 90th percentiles.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -228,7 +229,7 @@ TORCHS = [name for name in ENGINES if name not in OURS]
 def measured(case: GpuCase, engine: str, device: str, seconds: float) -> None:
     """One engine on one case, in this process.
 
-    Prints what its first answer took and is worth, waits for a line, and prints what a call takes: JSON behind FOUND.
+    Prints what its first answer took and is worth, and for each line that comes what a call takes: JSON behind FOUND.
     """
     torch.manual_seed(0)
     torch.set_grad_enabled(False)
@@ -238,8 +239,8 @@ def measured(case: GpuCase, engine: str, device: str, seconds: float) -> None:
     exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
     run, found = answered(case, engine, device, model, inputs, exact)
     print(FOUND + json.dumps(found), flush=True)
-    sys.stdin.readline()
-    print(FOUND + json.dumps(timed(run, device, seconds)), flush=True)
+    for _ in sys.stdin:
+        print(FOUND + json.dumps(timed(run, device, seconds)), flush=True)
 
 
 def answered(
@@ -310,18 +311,35 @@ class Process:
             self.said.append(line)
         return {}
 
-    def measure(self) -> dict[str, Any]:
-        """What a call takes now; the process has ended then."""
+    def turn(self) -> dict[str, Any]:
+        """What a call takes now; empty where it has ended."""
         assert self.child.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it may have failed
             self.child.stdin.write("\n")
+            self.child.stdin.flush()
+        return self.found()
+
+    def end(self) -> dict[str, Any]:
+        """End it; how it failed, or nothing."""
+        assert self.child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
             self.child.stdin.close()
-        found = self.found()
         self.child.wait()
         self.limit.cancel()
         if self.child.returncode == -signal.SIGKILL:
             self.said.append(f"killed, perhaps after {PROCESS_SECONDS} s")
-        return {"failed": "".join(self.said)[-2000:]} if self.child.returncode else found
+        return {"failed": "".join(self.said)[-2000:]} if self.child.returncode else {}
+
+
+def in_turns(processes: Sequence[Process], rounds: int) -> list[dict[str, Any]]:
+    """What a call of each takes, or how it failed; they take turns."""
+    turns = [[process.turn() for process in processes] for _ in range(rounds)]
+    found: list[dict[str, Any]] = []
+    for process, own in zip(processes, zip(*turns, strict=True), strict=True):
+        known = [turn for turn in own if turn]
+        medians = {k: statistics.median(turn[k] for turn in known) for k in (known[0] if known else ())}
+        found.append(medians | process.end())
+    return found
 
 
 def main() -> None:
@@ -330,10 +348,13 @@ def main() -> None:
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--engines", default=",".join([*TORCHS, "openmgx_fx", "openmgx", "openmgx_frozen"]))
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a turn")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each process")
     parser.add_argument("--together", type=int, default=1, help="so many get ready side by side")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--one", nargs=2, metavar=("CASE", "ENGINE"), help="in this process; prints two lines of JSON")
+    parser.add_argument(
+        "--one", nargs=2, metavar=("CASE", "ENGINE"), help="in this process; a line of JSON for each of its input"
+    )
     chosen = parser.parse_args()
     if chosen.one:
         case, engine = chosen.one
@@ -345,11 +366,13 @@ def main() -> None:
     for begin in range(0, len(jobs), chosen.together):
         batch = jobs[begin : begin + chosen.together]
         processes = [Process(case, engine, chosen.device, chosen.seconds) for case, engine in batch]
-        firsts = [process.found() for process in processes]
-        for process, first in zip(processes, firsts, strict=True):
-            found = results[process.case][process.engine] = first | process.measure()
-            short = found.get("failed", "")[-300:] or {k: float(f"{v:.4g}") for k, v in found.items()}
-            print(process.case, process.engine, short, flush=True)
+        firsts = {process: process.found() for process in processes}
+        for case, group in itertools.groupby(processes, lambda process: process.case):
+            own = [*group]
+            for process, turns in zip(own, in_turns(own, chosen.rounds), strict=True):
+                found = results[case][process.engine] = firsts[process] | turns
+                short = found.get("failed", "")[-300:] or {k: float(f"{v:.4g}") for k, v in found.items()}
+                print(case, process.engine, short, flush=True)
             if chosen.output:
                 about = {"device": name, "torch": torch.__version__, "results": results}
                 chosen.output.write_text(json.dumps(about, indent=1))

@@ -12,7 +12,7 @@ part() { # part NAME SECONDS ARGUMENTS: python with a time limit, its output in 
 }
 
 models() { # models NAME SECONDS CASES ENGINES
-    part "$1" "$2" -m benchmarks.gpu.models --seconds 1 --cases "$3" --engines "$4" --output "$folder/$1.json"
+    part "$1" "$2" -m benchmarks.gpu.models --seconds 0.4 --cases "$3" --engines "$4" --output "$folder/$1.json"
 }
 
 main=resnet50_b1,resnet50_b32,bert_16x384,vit_b16_b32,gpt2_decode_1024,llama1b_decode_1024,llama1b_prefill_2048
