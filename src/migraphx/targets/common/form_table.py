@@ -57,10 +57,15 @@ class FormTable:
         def row(value: int) -> int:
             return wanted.setdefault(value, len(wanted)) if isinstance(value, Size) else -1
 
-        self._open = np.array([(k, row(e)) for k, e in enumerate(entries) if isinstance(e, Size)], np.int64)
-        self._open = self._open.reshape(-1, 2).T
+        def rows(numbers: Sequence[int]) -> np.ndarray:
+            """Which of the numbers are sizes, and their rows."""
+            found = [(k, row(n)) for k, n in enumerate(numbers) if isinstance(n, Size)]
+            return np.array(found, np.int64).reshape(-1, 2).T
+
+        self._open = rows(entries)
         self._lens = [[(n, row(n)) for n in s.lens] for s in shapes]
-        self._buffers = [(b.nbytes, row(b.nbytes)) for b in (life.buffer for life in lifetimes)]
+        nbytes = [life.buffer.nbytes for life in lifetimes]
+        self._bytes, self._open_bytes = np.array([hint_of(n) for n in nbytes], np.int64), rows(nbytes)
         self._evaluation = Evaluation(sizes, list(wanted))
         self._plans: dict[tuple[int, ...], MemoryPlan] = {}
 
@@ -126,7 +131,9 @@ class FormTable:
         return plan if (needed <= plan.sizes).all() else self._planned(needed)
 
     def _nbytes(self, values: np.ndarray) -> np.ndarray:
-        return np.array([values[k] if k >= 0 else n for n, k in self._buffers], np.int64)
+        nbytes = self._bytes.copy()
+        nbytes[self._open_bytes[0]] = values[self._open_bytes[1]]
+        return nbytes
 
     def _planned(self, sizes: np.ndarray) -> MemoryPlan:
         buffers = [Buffer("arena", n, k) for k, n in enumerate(sizes.tolist())]
