@@ -187,6 +187,12 @@ class LoweringContext:
             if self.watch is not None:
                 self.watch(call)
 
+    def replace_call(self, at: int, call: Call[Any]) -> None:
+        """Let a call stand where number `at` was, which it computes too."""
+        self.calls[at] = call
+        if self.watch is not None:
+            self.watch(call)
+
     def refuse(self, ins: Instruction, rule: str, why: str) -> None:
         """Note that an instruction does not get the kernel, or the place, that others of its kind get."""
         self.refusals.append(Refusal(ins, rule, why))

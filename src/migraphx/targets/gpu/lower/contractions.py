@@ -271,7 +271,8 @@ def into_chain(ctx: LoweringContext, o: Operands, epilogue: Epilogue, label: str
     found = choose(ctx, problem, candidates, cost, build, both)
     if found.config.kernel == APART:
         return False
-    (ctx.calls[at],) = found.build()
+    (call,) = found.build()
+    ctx.replace_call(at, call)
     return True
 
 

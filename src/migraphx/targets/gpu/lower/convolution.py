@@ -168,7 +168,8 @@ def convolve(
     candidates = [*convolutions(near, facts), *(lined_up_convolutions(near, facts) if lined else ())]
     config = call_best(ctx, problem, candidates, cost, build, offered(problem))
     if beside and takes_beside(config):
-        (ctx.calls[-1],) = conv_calls(conv, epilogue, config, None, label, origin, beside)
+        (call,) = conv_calls(conv, epilogue, config, None, label, origin, beside)
+        ctx.replace_call(-1, call)
 
 
 def lower_pixels(
@@ -184,7 +185,8 @@ def lower_pixels(
     alone = one and write.buffer.kind == "arena" and not any(v.moves for v in (a, b, write)) and not is_open(a.lens)
     if beside and config and takes_beside(config):
         label = label_of(name, epilogue)
-        (ctx.calls[-1],) = product_calls(Operands.of(a, b), epilogue, config, None, label, origin, beside)
+        (call,) = product_calls(Operands.of(a, b), epilogue, config, None, label, origin, beside)
+        ctx.replace_call(-1, call)
     elif alone and epilogue.module is None and x.type == write.type in ("half", "bf16"):
         assert ctx.instruction is not None
         emitter_of(ctx).sums[write.buffer] = ctx.instruction, a, b, write, ctx.calls[-1]
