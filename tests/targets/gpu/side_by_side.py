@@ -11,7 +11,7 @@ import migraphx
 from migraphx.api.inputs import random_inputs
 from migraphx.api.program import program, published
 from migraphx.ir.builder import Builder
-from migraphx.ir.module import Instruction
+from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.targets.gpu.accelerator import Accelerator
@@ -36,6 +36,16 @@ def built(build: Callable[..., Instruction | Sequence[Instruction]], *shapes: Sh
 def one(operator: str, **attributes: Any) -> Callable[..., Instruction]:
     """Builds one operator on its inputs."""
     return lambda b, *inputs: getattr(b, operator)(*inputs, **attributes)
+
+
+def either(b: Builder, condition: Instruction, x: Instruction) -> Instruction:
+    """abs(x) or -x, by control flow."""
+    branches: list[Module] = []
+    for name in ("abs", "neg"):
+        module = Module(name)
+        module.add_return([getattr(Builder(module), name)(module.add_parameter("y", x.shape))])
+        branches.append(module)
+    return b.get_tuple_elem(b.instruction("if", [condition, x], branches), index=0)
 
 
 def check(

@@ -10,13 +10,13 @@ import pytest
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
-from migraphx.ir.module import Instruction, Module
+from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.gpu.choices import APART, Choices, Config, Problem
 from migraphx.targets.gpu.target import GpuTarget
 from tests.targets.gpu.interpreted import InterpretedDevice
-from tests.targets.gpu.side_by_side import built, check
+from tests.targets.gpu.side_by_side import built, check, either
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 RNG = np.random.default_rng(11)
@@ -119,13 +119,7 @@ def test_products_that_stay_apart(why: str, chained: Callable[..., None]) -> Non
         if why == "a later result":
             second = b.mul(second, b.exp(b.contiguous(b.transpose(y, permutation=(1, 0)))))
         if why == "control flow":
-            branches = []
-            for name in ("abs", "neg"):
-                module = Module(name)
-                inner = Builder(module)
-                module.add_return([getattr(inner, name)(module.add_parameter("y", second.shape))])
-                branches.append(module)
-            second = b.get_tuple_elem(b.instruction("if", [condition, second], branches), index=0)
+            second = either(b, condition, second)
         if why != "a result":
             second = b.reduce_max(b.sigmoid(second), axes=(1,))
         return [second, *([] if why == "read once" else [b.reduce_max(first, axes=(1,))])]

@@ -12,7 +12,7 @@ import pytest
 import migraphx
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
-from migraphx.ir.module import Instruction, Module
+from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.gpu.accelerator import Accelerator
@@ -22,7 +22,7 @@ from migraphx.targets.gpu.target import GpuTarget
 from migraphx.targets.gpu.weights import check_reach
 from tests.targets.gpu import test_forms
 from tests.targets.gpu.interpreted import InterpretedDevice
-from tests.targets.gpu.side_by_side import built, check
+from tests.targets.gpu.side_by_side import built, check, either
 from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.usefixtures("everywhere")
@@ -105,14 +105,7 @@ def test_gates_beside_control_flow(always: Callable[..., None]) -> None:
 
     def gated(b: Builder, x: Instruction, condition: Instruction) -> Instruction:
         value, gate = (b.dot(x, b.literal(w)) for w in weights)
-        branches = []
-        for name in ("abs", "neg"):
-            module = Module(name)
-            inner = Builder(module)
-            module.add_return([getattr(inner, name)(module.add_parameter("y", value.shape))])
-            branches.append(module)
-        y = b.mul(value, b.sigmoid(gate))
-        return b.get_tuple_elem(b.instruction("if", [condition, y], branches), index=0)
+        return either(b, condition, b.mul(value, b.sigmoid(gate)))
 
     shapes = Shape("half", (70, 80)), Shape("bool", (1,))
     made = built(gated, *shapes)

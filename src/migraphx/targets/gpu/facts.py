@@ -14,6 +14,7 @@ class Facts:
     shared: int = 227 << 10  # that one block may have
     bandwidth: float = 4.2e12  # of memory, as copies reach it
     cache_bandwidth: float = 9e12  # of the L2 cache, as tiles see it
+    cached: float = 40e6  # bytes that it keeps of what one kernel leaves to the next: four fifths of it
     half_flops: float = 700e12  # as tiled products reach it
     float_flops: float = 40e12
     double_flops: float = 40e12
@@ -39,13 +40,15 @@ H200 = Facts()
 H100 = replace(H200, name="H100", bandwidth=2.9e12)
 OLDER = Facts(fp8=False, wide_tiles=False, descriptors=False)
 A100 = replace(
-    OLDER, name="A100", processors=108, shared=163 << 10, bandwidth=1.7e12, cache_bandwidth=5e12, half_flops=250e12,
-    float_flops=15e12, double_flops=15e12, third_flops=30e12,
+    OLDER, name="A100", processors=108, shared=163 << 10, bandwidth=1.7e12, cache_bandwidth=5e12, cached=32e6,
+    half_flops=250e12, float_flops=15e12, double_flops=15e12, third_flops=30e12,
 )  # fmt: skip
-B200 = replace(H200, name="B200", processors=148, bandwidth=7e12, half_flops=1400e12, cache_bandwidth=9e12)
+B200 = replace(
+    H200, name="B200", processors=148, bandwidth=7e12, half_flops=1400e12, cache_bandwidth=9e12, cached=100e6
+)  # fmt: skip
 MI300 = replace(
-    OLDER, name="MI300X", processors=304, shared=64 << 10, bandwidth=4.0e12, cache_bandwidth=8e12, half_flops=500e12,
-    float_flops=80e12, double_flops=60e12, third_flops=0,
+    OLDER, name="MI300X", processors=304, shared=64 << 10, bandwidth=4.0e12, cache_bandwidth=8e12, cached=200e6,
+    half_flops=500e12, float_flops=80e12, double_flops=60e12, third_flops=0,
 )  # fmt: skip
 KNOWN = {"cuda:80": A100, "cuda:90": H200, "cuda:100": B200, "hip:gfx942": MI300}
 

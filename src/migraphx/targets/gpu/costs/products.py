@@ -239,8 +239,7 @@ def library_cost(
 # ---- products of what products make ---------------------------------------------------------------------------------
 
 CHAINED = ((64, 64, 4, 2), (64, 64, 4, 3))  # rows, columns between, warps, stages; 128 rows are slower (H200)
-STEP = 2.6e-6  # seconds from one chunk of columns between to the next (H200)
-LEFT = 40e6  # bytes that the L2 cache keeps of what one kernel leaves to the next
+CHUNK_SECONDS = 2.6e-6  # from one chunk of columns between to the next (H200)
 
 
 def chained_products(shape: tuple[int, ...], itemsize: int, facts: Facts) -> list[Config]:
@@ -264,14 +263,14 @@ def chained_cost(config: Config, shape: tuple[int, ...], itemsize: int, facts: F
     together = max(1, min(REGISTERS // registers, facts.shared // (_held(config, shape) * itemsize)))
     waves = max(1.0, -(-m // config.m) / (facts.processors * together))
     traffic = (m * (k + columns) * itemsize + m * n * result) / facts.bandwidth
-    return LAUNCH + LATENCY + max(traffic, waves * (n // config.n) * STEP) * 1e6
+    return LAUNCH + LATENCY + max(traffic, waves * (n // config.n) * CHUNK_SECONDS) * 1e6
 
 
 def apart_cost(shape: tuple[int, ...], itemsize: int, facts: Facts, result: int) -> float:
     """Microseconds of the two products that memory decides, on the terms of `chained_cost`."""
     m, n, k, columns = shape
     again = m * n * itemsize
-    traffic = m * (k + columns) * itemsize + m * n * result + (again if again > LEFT else 0)
+    traffic = m * (k + columns) * itemsize + m * n * result + (again if again > facts.cached else 0)
     return 2 * (LAUNCH + LATENCY) + traffic / facts.bandwidth * 1e6
 
 

@@ -1,8 +1,7 @@
-"""A product whose rows the next one multiplies, in one kernel: the rows are written, and not read again."""
+"""Products back to back (CUTLASS's B2B GEMM): one kernel writes the rows of the first and multiplies them again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from migraphx.ir.size import is_open
@@ -10,7 +9,7 @@ from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.emit.body import store_line
-from migraphx.targets.gpu.emit.contract import INSIDE, Operands, finish, finished, function_name
+from migraphx.targets.gpu.emit.contract import INSIDE, Operands, applied, finish, function_name
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.library import LibraryCall
@@ -45,14 +44,13 @@ class Link:
 
 def begins(o: Operands, epilogue: Epilogue) -> bool:
     """Whether a kernel can compute the product chunk by chunk: a depth that it holds whole, columns in chunks."""
-    return _plain(o, epilogue) and _held(o.k) and o.n % CHUNK == 0
+    return _plain(o, epilogue) and _fits(o.k) and o.n % CHUNK == 0
 
 
 def follows(first: Link, o: Operands, epilogue: Epilogue) -> bool:
     """Whether the kernel of `first` can multiply what it makes: all of it, by weights, with no later result beside."""
     early = all(v.buffer.kind == "weight" for v in epilogue.views)
-    same = {first.operands.a.type, first.operands.b.type, first.epilogue.write.type, o.b.type} == {o.a.type}
-    return early and same and _plain(o, epilogue) and _held(o.n) and first.rows == o.a
+    return early and _plain(o, epilogue) and _fits(o.n) and first.rows == o.a
 
 
 def _plain(o: Operands, epilogue: Epilogue) -> bool:
@@ -63,7 +61,8 @@ def _plain(o: Operands, epilogue: Epilogue) -> bool:
     return constant and whole and known and write.buffer.kind == "arena" and not is_open((o.m, *write.lens))
 
 
-def _held(length: int) -> bool:
+def _fits(length: int) -> bool:
+    """Whether a program holds as many numbers of each of its rows."""
     return LEAST_HELD <= length <= MOST_HELD and length & (length - 1) == 0
 
 
@@ -76,7 +75,7 @@ def chained_call(
     """
     shell, one = Shell(), first.operands
     a, b, c = (shell.pointer(v) for v in (one.a, one.b, o.b))
-    rows = shell.size(one.m)
+    rows = shell.size(one.m, loose=True)
     a_m, b_n, c_n = (shell.stride(v.strides[d], v) for v, d in ((one.a, 0), (one.b, 1), (o.b, 1)))
     head = [
         "row = tl.program_id(0) * BM + tl.arange(0, BM)",
@@ -90,7 +89,7 @@ def chained_call(
         "cols_in = tl.full((BN,), 1, tl.int1)",
         f"acc = tl.dot(x, some_columns({b}, col, {b_n}, 0, {one.k}))",
     ]
-    value, at = finished(shell, first.epilogue, "float")
+    value, at = applied(shell, first.epilogue, "float")
     places = [len(shell.views)]
     made = shell.pointer(first.epilogue.write)
     shell.lines += [
@@ -98,7 +97,7 @@ def chained_call(
         store_line(made, at, "made", INSIDE),
         f"sums = tl.dot(made, some_columns({c}, tl.arange(0, {o.n}), {c_n}, first, BN), sums)",
     ]
-    body = _indented(shell.lines)
+    body = [f"    {line}" for line in shell.lines]
     shell.lines = [
         f"acc, col = sums, tl.arange(0, {o.n})",
         f"cols_in = tl.full(({o.n},), 1, tl.int1)",
@@ -110,7 +109,3 @@ def chained_call(
     constants = {"BM": config.m, "BN": config.n}
     call = shell.call(function_name(label), grid, constants, config.warps, config.stages, label, origin, places)
     return replace(call, also=flops)
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]

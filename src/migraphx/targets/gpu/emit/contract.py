@@ -109,11 +109,11 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None 
 
     The view that is written is the shell's last.
     """
-    value, at = finished(shell, epilogue, sums, fetched)
+    value, at = applied(shell, epilogue, sums, fetched)
     shell.lines.append(store_line(shell.pointer(epilogue.write), at, value, INSIDE))
 
 
-def finished(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None = None) -> tuple[str, str]:
+def applied(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None = None) -> tuple[str, str]:
     """Lines that apply the epilogue, as `finish` has it; the texts of the result and of where it is to be stored."""
     fetched = fetched or fetch(shell, epilogue)
     scope, names = fetched.scope, fetched.names

@@ -100,9 +100,8 @@ def lower_product(
 ) -> Config | None:  # fmt: skip
     """a {.., M, K} times b {.., K, N}, both of types that kernels multiply, with the best configuration, returned.
 
-    None where it has no kernel of its own.
-
-    `offered`: what a library has for it beside products. `count`: so many of its kind may run in one launch.
+    None where another product's kernel computes it, or there is nothing to compute. `offered`: what a library has for
+    it beside products. `count`: so many of its kind may run in one launch.
     """
     if not epilogue.write.elements:
         return None
@@ -249,8 +248,10 @@ def keep_link(ctx: LoweringContext, o: Operands, epilogue: Epilogue) -> None:
 def into_chain(ctx: LoweringContext, o: Operands, epilogue: Epilogue, label: str, chosen: Chosen, origin: str) -> bool:
     """Let the kernel of the product that made the rows compute this one too, where both take longer apart."""
     link = emitter_of(ctx).links.get(o.a.buffer)
-    at = next((k for k, call in enumerate(ctx.calls) if link and call is link.call), None)
-    if link is None or at is None or not follows(link, o, epilogue):
+    if link is None or not follows(link, o, epilogue):
+        return False
+    at = next((k for k, call in enumerate(ctx.calls) if call is link.call), None)  # another may stand there by now
+    if at is None:
         return False
     facts, one, size = choices_of(ctx).facts, link.operands, o.a.itemsize
     shape = (one.m, one.n, one.k, o.n)
