@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._C._dynamo import guards
 
 import migraphx
 
@@ -17,6 +18,8 @@ KINDS = {1: "cpu", 2: "cuda", 10: "cuda"}
 TYPES = frozenset(KINDS.values())
 TARGETS = {"cpu": "cpu", "cuda": "gpu"}
 """The engine's target for each of torch's device types."""
+EMPTY_CPU = guards._empty_strided_cpu  # pyright: ignore[reportAttributeAccessIssue]
+EMPTY_CUDA = guards._empty_strided_cuda  # pyright: ignore[reportAttributeAccessIssue]
 MOST_NAMED = 5  # inputs or weights in one message
 
 
@@ -51,8 +54,22 @@ class Place:
         return torch._C._cuda_getCurrentRawStream(self.device.index)  # torch.cuda.current_stream makes an object of it
 
     def maker(self, size: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
-        """What makes a new tensor there, its elements whatever they are."""
-        return partial(torch.empty_strided, size, strides, dtype=dtype, device=self.device)
+        """What makes a new tensor there, its elements whatever they are.
+
+        By the functions that Inductor's code allocates with: torch.empty_strided takes twice as long to read what it is
+        told (3.5 and 1.8 us beside an H200). They know no device but torch's current one.
+        """
+        size = tuple(size)  # no torch.Size: they take tuples alone
+        if self.device.type == "cpu":
+            return partial(EMPTY_CPU, size, strides, dtype)
+        index, elsewhere = self.device.index, partial(torch.empty_strided, device=self.device)
+
+        def make() -> torch.Tensor:
+            if torch._C._cuda_getDevice() == index:
+                return EMPTY_CUDA(size, strides, dtype)
+            return elsewhere(size, strides, dtype=dtype)
+
+        return make
 
     def taken(self, made: migraphx.argument) -> torch.Tensor:
         """A result of a run as a tensor, which is for the stream of the run."""

@@ -46,7 +46,7 @@ class NumpyBlas:
 
     def append(self, gemm: Gemm) -> Append:
         def run(pointers: Sequence[int], stream: int) -> None:
-            a, b, *more, _, c = pointers
+            a, b, *more, c = pointers
             (first, first_turned), (second, second_turned), addend, result = gemm.matrices()
             of = dtypes.to_numpy(gemm.result or gemm.type)
             factors = [np.ones((1, 1))] * 2

@@ -69,7 +69,7 @@ class CudaDevice:
         self._context = self.driver.handle("primary_context", self._device)
         self.chip = f"cuda:{10 * self.attribute(names.MAJOR) + self.attribute(names.MINOR)}"
         self.findings = Findings()
-        self._own = threading.local()
+        self._own = _Own()
         self._functions: dict[Kernel, CudaFunction] = {}
         self._lock = threading.Lock()
         self.capture_lock = threading.RLock()  # CUDA refuses to wait for a context of which a stream is captured
@@ -108,7 +108,9 @@ class CudaDevice:
     # ---- contexts and streams ----
 
     def current(self) -> AbstractContextManager[Any]:
-        return CURRENT if self.driver.handle("context") == self._context else self._pushed()
+        own = self._own
+        self.driver.context(own.context_at)
+        return CURRENT if own.context.value == self._context else self._pushed()
 
     @contextmanager
     def _pushed(self) -> Iterator[None]:
@@ -130,15 +132,15 @@ class CudaDevice:
                 self.driver.capture_mode(byref(mode))
 
     def stream(self) -> int:
-        made = getattr(self._own, "stream", None)
-        if made is None:
-            made = self._own.stream = _Stream(self)
-        return made.handle
+        own = self._own
+        if own.stream is None:
+            own.stream = _Stream(self)
+        return own.stream.handle
 
     def capturing(self, stream: int) -> bool:
-        state = ctypes.c_int()
-        self.driver.stream_capturing(stream, byref(state))
-        return state.value != 0
+        own = self._own
+        self.driver.stream_capturing(stream, own.status_at)
+        return own.status.value != 0
 
     def synchronise(self, stream: int | None = None) -> None:
         with self.current():
@@ -232,7 +234,7 @@ class CudaDevice:
                 begun.want(kernel)
 
         with Ahead(self.chip) as begun:
-            before, self._own.ahead = getattr(self._own, "ahead", None), begun
+            before, self._own.ahead = self._own.ahead, begun
             try:
                 yield want
             finally:
@@ -242,9 +244,7 @@ class CudaDevice:
         with self._lock:
             missing = [k for k in dict.fromkeys(kernels) if k not in self._functions]
         given = dict(zip(kernels, codes, strict=True)) if codes else {}
-        made = (
-            {k: given[k] for k in missing} if codes else binaries(missing, self.chip, getattr(self._own, "ahead", None))
-        )
+        made = {k: given[k] for k in missing} if codes else binaries(missing, self.chip, self._own.ahead)
         with self._lock, self._beside_captures():
             for kernel, binary in made.items():
                 if kernel not in self._functions:
@@ -257,6 +257,16 @@ class CudaDevice:
     def graph(self, works: Sequence[Any]) -> CudaGraph:
         with self._beside_captures():
             return CudaGraph(self, works)
+
+
+class _Own(threading.local):
+    """What a thread has of a device, and where the driver writes answers that each run asks for."""
+
+    def __init__(self) -> None:
+        self.stream: _Stream | None = None
+        self.ahead: Ahead | None = None
+        self.context, self.status = ctypes.c_void_p(), ctypes.c_int()
+        self.context_at, self.status_at = ctypes.addressof(self.context), ctypes.addressof(self.status)
 
 
 class _Owner:

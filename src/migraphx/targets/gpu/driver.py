@@ -76,7 +76,7 @@ CUDA: dict[str, tuple[str, tuple[Any, ...]]] = {
     "pool_attribute": ("cuMemPoolSetAttribute", (c_void_p, c_int, c_void_p)),
     "pool_trim": ("cuMemPoolTrimTo", (c_void_p, c_size_t)),
     "primary_context": ("cuDevicePrimaryCtxRetain", (_handle, c_int)),
-    "context": ("cuCtxGetCurrent", (_handle,)),
+    "context": ("cuCtxGetCurrent", (c_void_p,)),  # of each run, as is the next: an address is taken quickest
     "context_device": ("cuCtxGetDevice", (_numbers,)),
     "context_push": ("cuCtxPushCurrent_v2", (c_void_p,)),
     "context_pop": ("cuCtxPopCurrent_v2", (_handle,)),
@@ -96,7 +96,7 @@ CUDA: dict[str, tuple[str, tuple[Any, ...]]] = {
     "stream_destroy": ("cuStreamDestroy_v2", (c_void_p,)),
     "stream_synchronise": ("cuStreamSynchronize", (c_void_p,)),
     "stream_wait": ("cuStreamWaitEvent", (c_void_p, c_void_p, c_uint)),
-    "stream_capturing": ("cuStreamIsCapturing", (c_void_p, _numbers)),
+    "stream_capturing": ("cuStreamIsCapturing", (c_void_p, c_void_p)),
     "capture_begin": ("cuStreamBeginCapture_v2", (c_void_p, c_int)),
     "capture_end": ("cuStreamEndCapture", (c_void_p, _handle)),
     "capture_info": (

@@ -26,7 +26,7 @@ from migraphx.targets.gpu.kernel import Kernel
 from migraphx.targets.gpu.library import Library, named
 from migraphx.targets.gpu.plan import Control, Delegated, Launched, Operand, Place, Plan, Task
 
-FORMAT = "gpu plan 1"
+FORMAT = "gpu plan 2"
 PLAN = ".plan"
 
 

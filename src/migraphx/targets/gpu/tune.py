@@ -26,7 +26,7 @@ from migraphx.targets.gpu.library import LibraryCall, LibraryWork
 COLD = 384 << 20  # bytes that launches go through in turn: more than the caches hold
 LAUNCHES = 24  # in a graph
 ROUNDS = 5
-FORMAT, SUFFIX = "winner 4", ".winner"  # of the cache's entries
+FORMAT, SUFFIX = "winner 5", ".winner"  # of the cache's entries
 MARGIN = 1.03  # by which a library wins: it is loaded before the first run, and launches do not overlap with its own
 PATTERN = 1 << 20  # random elements, repeated through the memory
 

@@ -4,6 +4,10 @@ Of fp8 each row and each column of the sums is multiplied by a number of its own
 
 Its matrices are column-major: c {M, N} = a {M, K} b {K, N} is c^T = b^T a^T there. The algorithm is asked for once,
 when the program is compiled, and kept: its 64 bytes mean the same to the same version of the library only.
+
+It gets no workspace. With one, large products count their tiles there and clear the counter first: a node of another
+kind in the graph, behind which kernels do not overlap (3 us on an H200), and that makes a launch of the graph take the
+host 20 us in place of 4. What needs a workspace for parts of a deep product has few rows: our kernels are as quick.
 """
 
 from __future__ import annotations
@@ -31,9 +35,8 @@ SCALE_A, SCALE_B, FAST_SUMS, SCALE_MODE_A, SCALE_MODE_B = 17, 18, 25, 31, 32
 OUTER_VECTORS = 3  # cublasLtMatmulMatrixScale_t: a number a row, and one a column
 SOMEWHERE = 1 << 20  # an address that stands for those of a run, without which the library proposes nothing
 BATCH_COUNT, BATCH_STEP = 5, 6  # cublasLtMatrixLayoutAttribute_t
-MOST_WORKSPACE, ALIGNMENT_A = 1, 5  # cublasLtMatmulPreferenceAttributes_t; those of B, C and D follow
+ALIGNMENT_A = 5  # cublasLtMatmulPreferenceAttributes_t; those of B, C and D follow
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "bias relu": 6}
-WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper
 WANTED = 6  # algorithms of a product
 KEPT = 4096  # guesses
 
@@ -62,8 +65,8 @@ class Matrix:
 class Gemm:
     """c = epilogue(a b + residual) of row-major matrices.
 
-    Pointers: a, b, of fp8 the factors of columns and of rows (floats), the bias and the residual if there are any, the
-    workspace, c. `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the
+    Pointers: a, b, of fp8 the factors of columns and of rows (floats), the bias and the residual if there are any,
+    c. `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the
     batch; `c`, `residual`: between rows and between matrices, the latter empty where there is none. `algorithm` is the
     library's own text for how it computes; without it the library is asked when the program is loaded, as for a program
     that is for many lengths. `result`: the type of all but a and b, where it is not theirs.
@@ -199,7 +202,6 @@ class Blas:
         try:  # versions before 12.9 do not know vectors of factors
             description, (first, second, addend, result) = self.described(owner, gemm)
             preference = self._made(owner, "MatmulPreference")
-            self.set("MatmulPreference", preference, MOST_WORKSPACE, c_uint64(WORKSPACE))
             for k in range(4):
                 self.set("MatmulPreference", preference, ALIGNMENT_A + k, c_uint32(16))
             self.call(
@@ -244,7 +246,7 @@ class Product(Owner):
             self._append(pointers, stream)
 
     def _append(self, pointers: Sequence[int], stream: int) -> None:
-        a, b, *more, workspace, c = pointers
+        a, b, *more, c = pointers
         first, second, addend, result = self._matrices
         if self._gemm.scaled:
             for place, address in zip((SCALE_A, SCALE_B), more[:2], strict=True):
@@ -255,6 +257,6 @@ class Product(Owner):
         added, beta = (more[-1], c_float(1)) if self._gemm.residual else (c, c_float(0))
         self._blas.call(
             "Matmul", self._blas.handle, self._description, byref(c_float(1)), c_void_p(b), first, c_void_p(a), second,
-            byref(beta), c_void_p(added), addend, c_void_p(c), result, byref(self._algorithm), c_void_p(workspace),
-            c_size_t(WORKSPACE), c_void_p(stream),
+            byref(beta), c_void_p(added), addend, c_void_p(c), result, byref(self._algorithm), None, c_size_t(0),
+            c_void_p(stream),
         )  # fmt: skip

@@ -19,7 +19,7 @@ from migraphx.targets.gpu.costs.convolutions import library_conv_cost
 from migraphx.targets.gpu.emit.contract import Operands
 from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.kernel import GpuCall
-from migraphx.targets.gpu.libraries.blas import SCALED, WORKSPACE, Gemm, fits
+from migraphx.targets.gpu.libraries.blas import SCALED, Gemm, fits
 from migraphx.targets.gpu.libraries.dnn import ALIGNED, TYPES, WANTED, ConvGraph, Plans
 from migraphx.targets.gpu.library import Library, LibraryCall, at, is_open_library
 
@@ -64,15 +64,14 @@ def library_products(
         found = [replace(gemm, version=found[0].version)]
 
     def build(config: Config) -> list[GpuCall | LibraryCall]:
-        workspace = ctx.temporary(Shape("uint8", (WORKSPACE,)))
         chosen = found[config.group]
         operands = (o.a, o.b) if scaled is None else (o.a, o.b, scaled.factors, _ones(ctx, o.m))
         if fused is not None:
             reads = (*operands, *fused.views)
-            return [_call(chosen, reads, (workspace, epilogue.write), f"cublasLt {label}", origin)]
+            return [_call(chosen, reads, (epilogue.write,), f"cublasLt {label}", origin)]
         assert epilogue.module is not None
         made = ctx.temporary(_by_rows(epilogue, type))
-        product = _call(chosen, operands, (workspace, made), "cublasLt product", origin)
+        product = _call(chosen, operands, (made,), "cublasLt product", origin)
         reads = [made if v is None else v for v in epilogue.reads]
         return [product, ctx.emit.pointwise(epilogue.module, reads, epilogue.write, origin)]
 
