@@ -57,6 +57,35 @@ def test_a_target_says_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         Place.of("gpu")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.float8_e4m3fn, torch.bool])
+@pytest.mark.parametrize(
+    ("size", "strides"), [((2, 3), (3, 1)), ((2, 3), (1, 2)), ((4, 2), (0, 1)), ((0, 3), (3, 1)), ((), ())]
+)
+def test_new_tensors(size: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> None:
+    """As torch.empty_strided makes them, in inference mode, too."""
+    for mode in (False, True):
+        with torch.inference_mode(mode):
+            made = Place(torch.device("cpu")).maker(torch.Size(size), strides, dtype)()
+            like = torch.empty_strided(size, strides, dtype=dtype)
+            told = [
+                (x.shape, x.stride(), x.dtype, x.device, x.is_inference(), x.untyped_storage().nbytes())
+                for x in (made, like)
+            ]
+            assert told[0] == told[1]
+
+
+def test_new_tensors_lie_on_their_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever is torch's current one."""
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(devices, "EMPTY_CUDA", lambda *given: made.append(("current", *given)))
+    monkeypatch.setattr(torch, "empty_strided", lambda *given, **more: made.append((str(more["device"]), *given)))
+    make = Place(torch.device("cuda", 1)).maker((2, 3), (3, 1), torch.half)
+    for current in (1, 0):
+        monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda now=current: now, raising=False)
+        make()
+    assert made == [("current", (2, 3), (3, 1), torch.half), ("cuda:1", (2, 3), (3, 1))]
+
+
 def test_what_a_place_holds() -> None:
     cpu, gpu, other = Place(torch.device("cpu")), Place(torch.device("cuda:0")), Place(torch.device("cuda:1"))
     fake = on_cuda(2, 3)
