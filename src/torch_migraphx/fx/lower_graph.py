@@ -32,14 +32,20 @@ from torch_migraphx.fx.graphs import copied, no_collection, take_outputs_apart, 
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.one_node import GETITEM
 from torch_migraphx.fx.partition import Piece, partition, piece_text
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+from torch_migraphx.fx.tracer.acc_tracer.functionalize import storages
 from torch_migraphx.log import get_logger, shown
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
+
+aten, prims = torch.ops.aten, torch.ops.prims
 
 logger = get_logger(__name__)
 NAME = "migraphx_name"
 """A node's key in `meta` for its name in the graph that was surveyed."""
 Refusals = dict[fx.Node, migraphx.Refusal[fx.Node]]
+BY_PLACES = (aten.as_strided.default, aten.as_strided_scatter.default, prims.as_strided.default, acc_ops.as_strided)
+"""What asks where elements lie in memory."""
 
 
 class FallbackError(UnsupportedError):
@@ -198,6 +204,7 @@ def _lowered(
             return whole
     _write_numbers(gm, survey)
     _keep_with_producer(gm.graph, survey.refused)
+    _keep_with_memory(gm.graph, survey.refused)
     _keep_with_reader(gm.graph, survey.refused)
     falls_back = any(r.why for r in survey.refused.values())
     pieces = partition(gm.graph, survey.refused, options.min_acc_module_size if falls_back else 0)
@@ -272,6 +279,15 @@ def _keep_with_producer(graph: fx.Graph, refused: Refusals) -> None:
             producer = n.all_input_nodes[0]
             if producer in refused and isinstance(producer.meta.get("val"), tuple | list):
                 refused.setdefault(n, migraphx.Refusal(n, "", ""))
+
+
+def _keep_with_memory(graph: fx.Graph, refused: Refusals) -> None:
+    """What reads elements by their places runs where that memory is made: the engine's results lie elsewhere."""
+    for n in [n for n in refused if n.target in BY_PLACES]:
+        read = storages(n.all_input_nodes[0])
+        for other in graph.nodes:
+            if other.op.startswith("call_") and storages(other) & read:
+                refused.setdefault(other, migraphx.Refusal(other, "", ""))
 
 
 def _keep_with_reader(graph: fx.Graph, refused: Refusals) -> None:

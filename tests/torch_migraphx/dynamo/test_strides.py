@@ -76,6 +76,31 @@ def test_parts_that_begin_at_an_open_length(backend: str, grad: bool) -> None:
             assert g.stride() == w.stride(), f"output {k}"
 
 
+def by_places(x: Tensor) -> list[Tensor]:
+    """Elements by where they lie in memory, of what is not row-major there."""
+    turned, part = x.t(), (x * 2)[1:]
+    return [
+        turned.to(torch.int64).as_strided((2, 3), (1, 5)).neg(),
+        torch.as_strided(turned.exp(), (4,), (1,)).neg(),
+        part.as_strided((2, 2), (6, 1)).neg(),
+        part.as_strided((2, 2), (6, 1), 1).neg(),
+        x.exp().as_strided((3, 4), (2, 5), 1).neg(),
+        (x * 3)[:2].as_strided((4,), (6,)).neg(),  # beyond the part
+        (x * 4)[:, ::2].as_strided((4, 6), (6, 1)).neg(),  # and what lies between
+    ]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["rows", "columns"])
+@pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
+def test_places_in_memory(order: tuple[int, int], grad: bool) -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(by_places, backend="migraphx", options={"target": "ref"})
+    x = (torch.randn(4, 6) * 3).permute(order).contiguous().permute(order).requires_grad_(grad)
+    for k, (g, w) in enumerate(zip(fast(x), by_places(x), strict=True)):
+        assert g.stride() == w.stride(), f"output {k}"
+        assert_close(g.detach().numpy(), w.detach().numpy(), scale=4)
+
+
 def written(x: Tensor) -> list[Tensor]:
     """Parts of one tensor, one of them written to before the others are read."""
     base = x * 2

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.border import foreign
 from torch_migraphx.fx.fake_mode import fake_mode
-from torch_migraphx.fx.graph_info import described, is_python, unmapped
+from torch_migraphx.fx.graph_info import described, is_python, unmapped, value_of
 from torch_migraphx.fx.graphs import copied, no_collection
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_acc_op, normalize
@@ -63,6 +63,8 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         bound = _bound(n)
         if _as_in_training(bound):
             raise NeedsAot(f"{described(n)} behaves as in training")
+        if n.target in acc_tracer.AS_STRIDED and not acc_tracer.is_row_major(value_of(bound["input"])):
+            raise NeedsAot(f"{described(n)} asks where elements lie in memory, which is not row-major")
         if _in_place(n, bound):
             if storages(changed_by(n)) & memory:
                 raise NeedsAot(f"{described(n)} writes to an input of the graph")

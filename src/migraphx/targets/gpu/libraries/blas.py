@@ -65,11 +65,11 @@ class Matrix:
 class Gemm:
     """c = epilogue(a b + residual) of row-major matrices.
 
-    Pointers: a, b, of fp8 the factors of columns and of rows (floats), the bias and the residual if there are any,
-    c. `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the
-    batch; `c`, `residual`: between rows and between matrices, the latter empty where there is none. `algorithm` is the
-    library's own text for how it computes; without it the library is asked when the program is loaded, as for a program
-    that is for many lengths. `result`: the type of all but a and b, where it is not theirs.
+    Pointers: a, b, of fp8 the factors of columns and of rows (floats), the bias and the residual if there are any, c.
+    `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the batch; `c`,
+    `residual`: between rows and between matrices, the latter empty where there is none. `algorithm` is the library's
+    own text for how it computes; without it the library is asked when the program is loaded, as for a program that is
+    for many lengths. `result`: the type of all but a and b, where it is not theirs.
     """
 
     type: str

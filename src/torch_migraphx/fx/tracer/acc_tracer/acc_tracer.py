@@ -72,6 +72,8 @@ _UNKNOWN = (
 
 TRACED_AS = {**DECOMPOSITIONS, **QUANTIZED, **QUANTIZED_RECURRENT}
 """Functions, and methods by name, that are traced through instead of being operators of their own."""
+AS_STRIDED = ("as_strided", torch.as_strided)
+"""What asks where a tensor's elements lie in memory, of which acc operators say nothing."""
 OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 
 # fx patches nn.Module while it traces.
@@ -288,7 +290,7 @@ class AccRewritingTracer(fx.Tracer):
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise AccTraceError("a symbolic trace does not keep autocast regions; use torch.compile")
         function: Any = target
-        if function in ("as_strided", torch.as_strided) and not _is_row_major([*args, *kwargs.values()][0]):
+        if function in AS_STRIDED and not is_row_major(_value_of([*args, *kwargs.values()][0])):
             raise AccTraceError("as_strided: acc operators say nothing of memory; use the ATen tracer or torch.compile")
         if target in (torch.autograd.grad, torch.autograd.backward, "backward"):
             raise AccTraceError("forward computes gradients; use torch.compile")
@@ -389,10 +391,13 @@ def _taken_apart(value: Any) -> Any:
     return tree_unflatten(parts, tree_structure(value.value, is_leaf=lambda x: x is not value.value))
 
 
-def _is_row_major(x: Any) -> bool:
+def is_row_major(value: Any) -> bool:
     """Whether a tensor lies in memory in the order of its elements, from the start of the memory on."""
-    value = x.value if isinstance(x, AccProxy) else x
     return isinstance(value, torch.Tensor) and value.is_contiguous() and not value.storage_offset()
+
+
+def _value_of(x: Any) -> Any:
+    return x.value if isinstance(x, AccProxy) else x
 
 
 def _is_plain(value: Any) -> bool:
