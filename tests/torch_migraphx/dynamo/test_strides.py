@@ -91,14 +91,16 @@ def by_places(x: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["rows", "columns"])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
-def test_places_in_memory(order: tuple[int, int], grad: bool) -> None:
+def test_places_in_memory(order: tuple[int, int], grad: bool, dynamic: bool, caplog: pytest.LogCaptureFixture) -> None:
     torch._dynamo.reset()
-    fast = torch.compile(by_places, backend="migraphx", options={"target": "ref"})
+    fast = torch.compile(by_places, backend="migraphx", options={"target": "ref"}, dynamic=dynamic)
     x = (torch.randn(4, 6) * 3).permute(order).contiguous().permute(order).requires_grad_(grad)
     for k, (g, w) in enumerate(zip(fast(x), by_places(x), strict=True)):
         assert g.stride() == w.stride(), f"output {k}"
         assert_close(g.detach().numpy(), w.detach().numpy(), scale=4)
+    assert "a bug" not in caplog.text
 
 
 def written(x: Tensor) -> list[Tensor]:

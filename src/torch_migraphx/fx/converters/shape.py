@@ -176,9 +176,10 @@ def as_strided_scatter(
 
 def _memory(b: Builder, input: Value) -> tuple[Value, list[int], int]:
     """The elements as torch has them in memory, the order of the dimensions there, and where the first one lies."""
-    traced = b.node.all_input_nodes[0].meta.get("val") if b.node is not None else None
-    order = dense_order(traced.shape, traced.stride()) if isinstance(traced, torch.Tensor) else None
-    if traced is None or order is None:
+    traced = _in_memory(b)
+    known = all(isinstance(n, int) for n in (*traced.shape, *traced.stride(), traced.storage_offset()))
+    order = dense_order(traced.shape, traced.stride()) if known else None
+    if order is None:
         raise UnsupportedError("the memory of a tensor that has gaps, or whose strides are not known")
     return b.view(b.permute(input, order), [math.prod(lens(input))]), order, int(traced.storage_offset())
 
