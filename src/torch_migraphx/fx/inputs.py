@@ -101,11 +101,8 @@ class Inputs:
 
     def __init__(self, inputs: Mapping[int, Input]) -> None:
         self._inputs = dict(inputs)
-        self._alike: Alike | None = None
-
-    def alike(self, tensors: Sequence[torch.Tensor], alive: list[torch.Tensor]) -> list[int] | None:
-        """Where tensors lie that are as those that were looked at last; see Alike."""
-        return self._alike.addresses(tensors, alive) if self._alike is not None else None
+        self.last: Alike | None = None
+        """Tells whether others are as those that were looked at last."""
 
     def looked_at(self, tensors: Sequence[torch.Tensor], alive: list[torch.Tensor]) -> list[int]:
         """Where tensors that fit lie, or the copies, which `alive` gets, of those with other strides than are read.
@@ -130,5 +127,5 @@ class Inputs:
                 spec.refuse(x, number)
             addresses.append(address)
         if tensors:
-            self._alike = Alike(tensors, moved)
+            self.last = Alike(tensors, moved)
         return addresses

@@ -101,7 +101,7 @@ class LoweredModule(SplitModule):
         """The answer. A graph that is one program is that program's call: small models are called in microseconds."""
         program = self._modules.get(self._alone) if self._alone and not kwargs else None
         if isinstance(program, MGXModule) and not is_observed(self, program):
-            return program.forward(*args)
+            return program.run(args)
         return super().__call__(*args, **kwargs)
 
     def note_weights(self, model: nn.Module, read: Collection[int]) -> None:

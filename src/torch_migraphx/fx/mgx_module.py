@@ -30,6 +30,7 @@ __all__ = ["ForInference", "MGXInstruction", "MGXModule", "SplitModule"]
 
 logger = get_logger(__name__)
 OUTPUT = "main:#output_"
+ADDRESS = torch.Tensor.data_ptr
 
 
 def refuse_recorders(inputs: Sequence[Any]) -> None:
@@ -163,6 +164,7 @@ class MGXModule(ForInference):
         self._place = Place.of(self.target)
         self._inputs = [Input(n, kept.get(n, declared[n]), self._place) for n in self.input_names]
         self._order = [self.input_names.index(n) for n in kept if not n.startswith(OUTPUT)]
+        self._in_order = self._order == list(range(len(self._inputs)))
         self._outputs = [
             (tuple(s.lens()), tuple(s.strides()), DTYPES[s.type_string().removesuffix("_type")])
             for s in program.get_output_shapes()
@@ -187,7 +189,7 @@ class MGXModule(ForInference):
         where the module is empty; IndexError where an index inside is out of range, torch.linalg.LinAlgError where a
         matrix is singular.
         """
-        return self._run(inputs, None)
+        return self.run(inputs)
 
     def run_unless_changed(self, image: Any, inputs: Sequence[torch.Tensor]) -> Any:
         """As `forward`; None where the memory of `image`, which the engine made, is not as it was.
@@ -198,33 +200,37 @@ class MGXModule(ForInference):
             if not image.same():
                 return None
             image = None
-        return self._run(inputs, image)
+        return self.run(inputs, image)
 
-    def _run(self, inputs: Sequence[torch.Tensor], image: Any) -> Any:
+    def run(self, inputs: Sequence[torch.Tensor], image: Any = None) -> Any:
+        """What `forward` and `run_unless_changed` do; of microseconds, in which each call of a function counts."""
         if self.program is None:
             raise RuntimeError("this MGXModule is empty: give it a program, or load a state dict")
         if len(inputs) != len(self._inputs):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
-        refuse_recorders(inputs)
+        if forward_ad._current_level >= 0 or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():
+            refuse_recorders(inputs)
         alive: list[torch.Tensor] = []  # copies: until the run is over, or in the stream before who takes their memory
-        addresses = self._all.alike(inputs, alive)
+        last = self._all.last
+        addresses = last.addresses(inputs, alive) if last else None
         if addresses is None:
             fake = next((x for x in inputs if isinstance(x, FakeTensor)), None)
             if fake is not None and all(map(Input.likens, self._inputs, inputs)):
                 return self._imagined(fake)
             addresses = self._all.looked_at(inputs, alive)
-        return self._run_at([addresses[k] for k in self._order], self._results(inputs, addresses), image)
+        results = self._results(inputs, addresses) if self._written else [make() for make in self._makers]
+        return self._run_at(addresses if self._in_order else [addresses[k] for k in self._order], results, image)
 
     def _run_at(self, addresses: list[int], results: list[torch.Tensor], image: Any) -> Any:
         """Run on what lies at these addresses, in the order of the program's parameters."""
         program = self.program
         assert program is not None
-        places = addresses, [x.data_ptr() for x in results], self._place.stream()
+        outputs, stream = list(map(ADDRESS, results)), self._place.stream()
         try:
             if image is None:
-                program.run_at(*places)
-            elif not program.run_unless_changed(image, *places):
+                program.run_at(addresses, outputs, stream)
+            elif not program.run_unless_changed(image, addresses, outputs, stream):
                 return None
         except np.linalg.LinAlgError as error:
             raise torch.linalg.LinAlgError(str(error)) from None  # pyright: ignore[reportPrivateImportUsage]
@@ -253,7 +259,7 @@ class MGXModule(ForInference):
             alive: list[torch.Tensor] = []
             asks = self.program is not program or forward_ad._current_level >= 0
             asks = asks or (gradients and torch.is_grad_enabled())
-            found = None if asks else others.alike(inputs, alive)
+            found = None if asks or others.last is None else others.last.addresses(inputs, alive)
             if found is None and (asks or any(isinstance(x, FakeTensor) for x in inputs)):
                 given = {**held, **dict(zip(free, inputs, strict=True))}
                 return self.run_unless_changed(image, [given[k] for k in range(len(given))])
@@ -269,10 +275,7 @@ class MGXModule(ForInference):
 
     def _results(self, inputs: Sequence[torch.Tensor], addresses: Sequence[int]) -> list[torch.Tensor]:
         """Memory for the outputs: new, or an input's that is read where it lies."""
-        written = self._written
-        if not written:
-            return [make() for make in self._makers]
-        taken = {k: inputs[n] for k, n in written.items() if inputs[n].data_ptr() == addresses[n]}
+        taken = {k: inputs[n] for k, n in self._written.items() if inputs[n].data_ptr() == addresses[n]}
         return [taken[k] if k in taken else make() for k, make in enumerate(self._makers)]
 
     def _imagined(self, x: FakeTensor) -> Any:

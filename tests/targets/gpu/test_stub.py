@@ -127,7 +127,7 @@ def test_captures_of_others_are_recorded_into(device: CudaDevice) -> None:
         device.driver.capture_begin(stream, 0)
         made.run_at([given[0][0]], [given[1][0]], stream)  # allocates an arena meanwhile
         device.driver.capture_end(stream, module.byref(graph))
-        device.driver.graph_launch(device.driver.handle("graph_instantiate", graph.value, 0), stream)
+        assert not device.driver.graph_launch(device.driver.handle("graph_instantiate", graph.value, 0), stream)
         device.driver.graph_destroy(graph)
     assert made._captured and not made._states
 

@@ -109,7 +109,8 @@ class CudaDevice:
 
     def current(self) -> AbstractContextManager[Any]:
         own = self._own
-        self.driver.context(own.context_at)
+        if status := self.driver.context(own.context_at):
+            self.driver.raise_for(status, "context")
         return CURRENT if own.context.value == self._context else self._pushed()
 
     @contextmanager
@@ -139,7 +140,8 @@ class CudaDevice:
 
     def capturing(self, stream: int) -> bool:
         own = self._own
-        self.driver.stream_capturing(stream, own.status_at)
+        if status := self.driver.stream_capturing(stream, own.status_at):
+            self.driver.raise_for(status, "stream_capturing")
         return own.status.value != 0
 
     def synchronise(self, stream: int | None = None) -> None:
@@ -296,7 +298,8 @@ class CudaEvent:
         self._owner = _Owner(device, self._driver.event_destroy, self.handle)
 
     def record(self, stream: int) -> None:
-        self._driver.event_record(self.handle, stream)
+        if status := self._driver.event_record(self.handle, stream):
+            self._driver.raise_for(status, "event_record")
 
     def wait(self, stream: int) -> None:
         self._driver.stream_wait(stream, self.handle, 0)
@@ -421,7 +424,8 @@ class CudaGraph:
         return graph.value or 0
 
     def launch(self, stream: int) -> None:
-        self._driver.graph_launch(self._executable, stream)
+        if status := self._driver.graph_launch(self._executable, stream):
+            self._driver.raise_for(status, "graph_launch")
 
     def update(self, k: int) -> None:
         self._driver.graph_update(self._executable, self._nodes[k], byref(self._works[k].node))

@@ -128,6 +128,8 @@ CUDA: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 ANSWERS = {"event_query", "pointer_attribute", "error_name", "error_text"}
 """Functions whose status is an answer."""
+OF_EACH_RUN = {"context", "stream_capturing", "graph_launch", "event_record"}
+"""Functions whose callers see themselves whether they failed: to let ctypes do so takes half as long as a call."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,8 @@ class DriverError(RuntimeError):
 class Driver:
     """The functions of a library, by the table's names: `driver.allocate(byref(address), nbytes)`.
 
-    DriverError where one fails; MemoryError is the caller's to make, who knows what for. Those in ANSWERS return their
-    status, whatever it is.
+    DriverError where one fails; MemoryError is the caller's to make, who knows what for. Those in ANSWERS and in
+    OF_EACH_RUN return their status, whatever it is; `raise_for` makes an error of it.
     """
 
     def __init__(self, library: Library) -> None:
@@ -171,7 +173,7 @@ class Driver:
             except AttributeError:
                 raise Unsupported(f"{library.file} has no {symbol}: its driver is too old (12.3 has it)") from None
             function.argtypes, function.restype = types, c_int
-            if name not in ANSWERS:
+            if name not in ANSWERS | OF_EACH_RUN:
                 function.errcheck = self._check
             setattr(self, name, function)
         try:
@@ -186,6 +188,10 @@ class Driver:
         if status:
             raise self.error(status, function.__name__)
         return status
+
+    def raise_for(self, status: int, name: str) -> None:
+        """The error of a function that failed, by the table's name."""
+        raise self.error(status, getattr(self, name).__name__)
 
     def error(self, status: int, function: str) -> DriverError:
         texts = []

@@ -120,16 +120,19 @@ class GpuExecutable:
                 return
             stream = stream or 0  # the default one, as for those who allocated the memory
             given = (*inputs, *outputs)
-            if self.accelerator.capturing(stream):
+            if stream and self.accelerator.capturing(stream):  # the default one cannot be recorded
                 self._record(given, stream)
                 return
-            state, slot = self._enter(given, stream)
+            slot = self._slots.take(stream)
+            state = self._states.get(slot) or self._begin(slot, given)
             try:
                 if self.checks and state.word.marked:  # by an earlier run: who waits for the device may not ask us
                     self._raise_found([state.word])
-                self._bring(state, given, stream)
+                if state.moved or given != state.given:
+                    self._bring(state, given, stream)
                 self._follow(state, stream, deadline)
-                self._hand_over(state, stream)
+                if state.moved:
+                    self._hand_over(state, stream)
                 slot.left(stream)
                 state.whole = True
             finally:
@@ -158,7 +161,8 @@ class GpuExecutable:
                 "the program was compiled with offload_copy=True: a run waits for its copies, which a CUDA graph "
                 "cannot record; compile with offload_copy=False"
             )
-        state, slot = self._enter(None, stream)
+        slot = self._slots.take(stream)
+        state = self._states.get(slot) or self._begin(slot, None)
         try:
             for block, source in zip(self._blocks, inputs, strict=False):
                 device.write(state.bases[block], source, self._program.sizes[block], stream)
@@ -187,20 +191,19 @@ class GpuExecutable:
         """Where the caller's blocks lie."""
         return dict(zip(self._blocks, given, strict=True))
 
-    def _enter(self, given: tuple[int, ...] | None, stream: int) -> tuple[State, Slot]:
-        """A state that nobody else uses, and its slot, until `_leave`; a new one gets these blocks."""
-        slot = self._slots.take(stream)
+    def _begin(self, slot: Slot, given: tuple[int, ...] | None) -> State:
+        """The first state for a slot that was taken, of these blocks; it goes with the slot's memory, should that grow.
+
+        Nobody else uses it until `_leave`.
+        """
         try:
             arena = self._slots.arena(slot, self._program.arena_bytes)
-            copies = {} if given is not None else self._slots.copies(slot, self._program.sizes)
-            state = self._states.get(slot)
-            if state is None:
-                bases = copies if given is None else self._bases(given)
-                state = self._states[slot] = State(self._program, arena, bases)
+            bases = self._slots.copies(slot, self._program.sizes) if given is None else self._bases(given)
+            state = self._states[slot] = State(self._program, arena, bases)
         except BaseException:
             self._slots.drop()
             raise
-        return state, slot
+        return state
 
     def _leave(self, state: State, slot: Slot) -> None:
         """Whoever comes next may have the state; one left half-way is dropped."""
@@ -217,10 +220,8 @@ class GpuExecutable:
         while at < len(tasks):
             task = tasks[at]
             if not isinstance(task, Control):
-                segment = self._program.segments[at]
-                state.move(segment)
                 state.launch(at, stream)
-                at = segment.stop
+                at = self._program.segments[at].stop
             else:
                 if deadline is not None:
                     deadline.check()

@@ -106,8 +106,7 @@ class State:
 
     def move(self, segment: range) -> None:
         """Take over the numbers of the loops' trips."""
-        if self.program.moving:
-            self._bind([n for n in segment if n in self.program.moving])
+        self._bind([n for n in segment if n in self.program.moving])
 
     def _bind(self, numbers: Collection[int]) -> None:
         for n in numbers:
@@ -121,13 +120,18 @@ class State:
                 self.graphs[start].update(n - start)
 
     def launch(self, start: int, stream: int) -> None:
-        """Append the segment that begins with this step to a stream."""
+        """Append the segment that begins with this step to a stream, with the numbers of the loops' trips."""
+        if self.program.moving:
+            self.move(self.program.segments[start])
+        graph = self.graphs.get(start)
+        if graph is not None:
+            graph.launch(stream)
+            return
         task = self.program.plan.tasks[start]
         if isinstance(task, Delegated) and task.moving:
             self.works[start].launch(stream)
             return
-        if start not in self.graphs:
-            self.graphs[start] = self.device.graph([self.works[n] for n in self.program.segments[start]])
+        self.graphs[start] = self.device.graph([self.works[n] for n in self.program.segments[start]])
         self.graphs[start].launch(stream)
 
     def place(self, block: Buffers) -> int:
