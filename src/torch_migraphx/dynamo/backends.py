@@ -15,6 +15,7 @@ from functorch.compile import default_partition
 from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchDynamoException
+from torch._functorch._aot_autograd.schemas import ViewAndMutationMeta
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._guards import Source, TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
@@ -184,12 +185,13 @@ def _runner(
     constants: set[int],
     normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule] = lambda gm, inputs: gm,
     patience: int = 3,
-    sharing: bool = False,
+    returned: int | None = None,
     written: Mapping[int, int] | None = None,
 ) -> Runner:
     """Compiled now where the sizes are known and the weights are at hand, else at the first call.
 
-    With `sharing`, outputs of a graph of symbolic sizes share memory where the graph says so. `written`: as in `lower`.
+    `returned`: as in `shared_memory`, for a graph of symbolic sizes; None: its outputs share no memory. `written`: as
+    in `lower`.
     """
     symbolic = is_symbolic(gm)
     constants = {k for k in constants if isinstance(inputs[k], torch.Tensor) and not not_held(inputs[k])}
@@ -214,13 +216,15 @@ def _runner(
             if runner.any_size is not False:
                 lasting = runner.lasting(args)
                 every = or_each_size(
-                    lambda: _for_any_size(gm, inputs, args, options, fixed, normalized, lasting, sharing), options
+                    lambda: _for_any_size(gm, inputs, args, options, fixed, normalized, lasting, returned), options
                 )
                 runner.any_size = every is not None
                 if every is not None:
                     return every
             known = concrete(gm, args)
-            return with_shared_memory(known, of_numbers, options) if sharing else of_numbers(known)
+            if returned is None:
+                return of_numbers(known)
+            return with_shared_memory(known, of_numbers, options, returned)
 
     names, most = [n.name for n in _placeholders(gm)], options.max_specialisations
     runner = Runner(build, names, constants, symbolic, patience, options.frozen, most)
@@ -233,10 +237,11 @@ def _runner(
 
 def _for_any_size(
     gm: fx.GraphModule, inputs: Sequence[Any], args: Sequence[Any], options: Options, fixed: frozenset[int],
-    normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule], lasting: Lasting, sharing: bool,
+    normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule], lasting: Lasting, returned: int | None,
 ) -> Callable[..., Any] | None:  # fmt: skip
     """What runs a graph for all sizes, its outputs lying as `gm`'s; None where it takes a program for each."""
-    if (shared := shared_memory(gm) if sharing else (gm, lambda function: function)) is None:
+    shared = (gm, lambda function: function) if returned is None else shared_memory(gm, returned)
+    if shared is None:
         raise UnsupportedError("its outputs share memory, which none of its values holds whole")
     whole, in_shared_memory = shared
     graph, orders = in_memory_order(whole)
@@ -324,31 +329,35 @@ def _no_kernels_without_gradient(inputs: Sequence[Any]) -> Iterator[None]:
 
 
 def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
-    """A forward whose gradients are asked for. Weights are compiled in until they change: then it is training.
-
-    AOTAutograd makes views of what is returned whole by the offsets of the outputs, where those are symbols.
-    """
-    _keep_what_is_saved()
-    runner = _runner(gm, inputs, options, _unwritten_weights(gm), patience=0, sharing=True)
-    return make_boxed_func(_of_traced_memory(gm, with_strides(gm, runner), options))
-
-
-def _keep_what_is_saved() -> None:
-    """Tell AOTAutograd that no backward writes to what the forward saved: it may come again (`retain_graph`)."""
-    context = TracingContext.try_get()
-    if context is not None and context.fw_metadata is not None:
-        context.fw_metadata.bw_donated_idxs = []
+    """A forward whose gradients are asked for. Weights are compiled in until they change: then it is training."""
+    facts = _facts()
+    if facts is None:
+        return _with_aliases(gm, inputs, options, patience=0)
+    facts.bw_donated_idxs = []  # no backward writes to what the forward saved: it may come again (`retain_graph`)
+    return _with_aliases(gm, inputs, options, returned=facts.num_forward_returns, patience=0)
 
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """A graph without gradients."""
-    weights, written = _unwritten_weights(gm), _written_inputs()
+    return _with_aliases(gm, inputs, options, written=_written_inputs())
+
+
+def _with_aliases(
+    gm: fx.GraphModule, inputs: Sequence[Any], options: Options, returned: int | None = None, **how: Any
+) -> Callable[..., Any]:
+    """A graph of AOTAutograd's, whose outputs share memory as it says; `returned` (`shared_memory`): all by default.
+
+    AOTAutograd makes most views of inputs and of outputs anew, where sizes are symbols by the offsets of the outputs.
+    Parts that one operator makes (`unbind`), and views that an autograd.Function makes, it takes as they are.
+    """
+    weights = _unwritten_weights(gm)
+    returned = len(gm.graph.output_node().args[0]) if returned is None else returned  # type: ignore[arg-type]
 
     def in_engine(whole: fx.GraphModule) -> Callable[..., Any]:
-        runner = _runner(whole, inputs, options, weights, sharing=is_symbolic(gm), written=written)
+        runner = _runner(whole, inputs, options, weights, returned=returned if is_symbolic(gm) else None, **how)
         return with_strides(whole, runner)
 
-    made = in_engine(gm) if is_symbolic(gm) else with_shared_memory(gm, in_engine, options)
+    made = in_engine(gm) if is_symbolic(gm) else with_shared_memory(gm, in_engine, options, returned)
     return make_boxed_func(_of_traced_memory(gm, made, options))
 
 
@@ -374,10 +383,10 @@ def _of_traced_memory(gm: fx.GraphModule, function: Callable[..., Any], options:
 
 
 def with_shared_memory(
-    gm: fx.GraphModule, compiled: Callable[[fx.GraphModule], Callable[..., Any]], options: Options
+    gm: fx.GraphModule, compiled: Callable[[fx.GraphModule], Callable[..., Any]], options: Options, returned: int
 ) -> Callable[..., Any]:
-    """What `compiled` makes of `gm`, with outputs that share memory as those of `gm` do."""
-    shared = shared_memory(gm)
+    """What `compiled` makes of `gm`, with outputs that share memory as those of `gm` do (`shared_memory`)."""
+    shared = shared_memory(gm, returned)
     if shared is None:
         _falls_back(options, "a graph runs in torch: its outputs share memory, which none of its values holds whole")
         return gm.forward
@@ -385,10 +394,15 @@ def with_shared_memory(
     return sharing(compiled(whole))
 
 
+def _facts() -> ViewAndMutationMeta | None:
+    """What AOTAutograd knows of the graph that is being compiled."""
+    context = TracingContext.try_get()
+    return context.fw_metadata if context is not None else None
+
+
 def _unwritten_weights(gm: fx.GraphModule) -> set[int]:
     """Which inputs of AOTAutograd's graph are parameters and buffers that the model does not write."""
-    context = TracingContext.try_get()
-    facts = context.fw_metadata if context is not None else None
+    facts = _facts()
     if facts is None:
         return set()
     written = {k for k, info in enumerate(facts.input_info) if info.mutates_data}
@@ -400,8 +414,7 @@ def _written_inputs() -> dict[int, int]:
 
     AOTAutograd copies each of these outputs into its input, unless it is that input already.
     """
-    context = TracingContext.try_get()
-    facts = context.fw_metadata if context is not None else None
+    facts = _facts()
     if facts is None:
         return {}
     return {k: n for k, n in enumerate(facts.mutated_inp_runtime_indices) if facts.input_info[n].mutates_data}

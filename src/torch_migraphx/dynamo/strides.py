@@ -140,11 +140,15 @@ class _View:
 
     base: int
     of_input: bool
-    layout: Callable[[Sequence[Any]], tuple[int, ...]]
-    """Of the inputs: its sizes, its strides, and from where the base begins."""
+    layout: Callable[[Sequence[Any]], tuple[int, ...]] | None
+    """Of the inputs: its sizes, its strides, and from where the base begins; None: it is the base."""
 
     def of(self, args: Sequence[Any], results: Sequence[Any]) -> torch.Tensor:
         base = args[self.base] if self.of_input else results[self.base]
+        if self.layout is None:  # no view, as in eager: autograd lets a caller write to it
+            return base
+        if not self.of_input:  # a view of what requires grad would require it, too
+            base = base.detach()
         *layout, offset = self.layout(args)
         rank = len(layout) // 2
         return base.as_strided(layout[:rank], layout[rank:], base.storage_offset() + offset)
@@ -153,25 +157,27 @@ class _View:
 Sharing = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def shared_memory(gm: fx.GraphModule) -> tuple[fx.GraphModule, Sharing] | None:
+def shared_memory(gm: fx.GraphModule, returned: int) -> tuple[fx.GraphModule, Sharing] | None:
     """Outputs that share memory with one another or with an input, where those of `gm` do: a write shows in all.
 
     A graph that gives each block of memory whole and once, and what makes a function that does so into one that gives
     the outputs of `gm`, views of those blocks. None where no value of the graph holds such a block whole.
+    Outputs behind the first `returned` are saved for the backward. They share only an input's memory with the others:
+    AOTAutograd returns views under another version counter, so nothing would tell that a write changed what is saved.
     Of outputs of open sizes UnsupportedError where the inputs' sizes do not tell how they lie.
     """
     nodes = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
     inputs = {n: k for k, n in enumerate(gm.graph.find_nodes(op="placeholder"))}
     known = sizes_of(inputs)
-    groups: dict[StorageWeakRef, list[int]] = {}
+    groups: dict[tuple[StorageWeakRef, bool], list[int]] = {}
     for k, n in enumerate(nodes):
         value = _promised(n)
         if value is not None and n not in inputs:
-            groups.setdefault(StorageWeakRef(value.untyped_storage()), []).append(k)
+            groups.setdefault((StorageWeakRef(value.untyped_storage()), k >= returned), []).append(k)
     given, views = list(nodes), {}
-    for memory, group in groups.items():
+    for (memory, saved), group in groups.items():
         base = _whole(gm.graph, memory, [nodes[k] for k in group])
-        if base is None and len(group) > 1:
+        if base is None and len(group) > 1 and not saved:
             return None
         if base is None or (base not in inputs and len(group) == 1):
             continue
@@ -181,7 +187,7 @@ def shared_memory(gm: fx.GraphModule) -> tuple[fx.GraphModule, Sharing] | None:
         for k in group:
             value = nodes[k].meta["val"]
             layout = (*value.shape, *value.stride(), value.storage_offset() - start)
-            views[k] = _View(place, base in inputs, numbers_of_sizes(layout, known))
+            views[k] = _View(place, base in inputs, None if nodes[k] is base else numbers_of_sizes(layout, known))
             given[k] = None
     if not views:
         return gm, lambda function: function

@@ -72,17 +72,100 @@ def test_an_input_may_begin_anywhere_in_its_memory():
             assert all(map(torch.equal, tree_leaves(fast(x)), tree_leaves(of_the_input(x))))
 
 
-def test_memory_that_no_value_holds_whole_is_torchs(caplog):
+class Same(torch.autograd.Function):
+    """A view that AOTAutograd cannot make by itself."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+GIVEN = {
+    "unbind": lambda x, w, c: (*x.unbind(0), x * 2),
+    "split": lambda x, w, c: (*x.split([1, 3]), x * 2),
+    "chunk of a parameter": lambda x, w, c: (*w.t().chunk(3), x @ w.t()),
+    "of every kind": lambda x, w, c: (x[2:].split(1)[1].t(), *w.unbind(1), *c.split(2), x * w * c),
+    "nothing else": lambda x, w, c: x.split(2),
+    "beside the input": lambda x, w, c: (x, *x.split(2), x[1:], x * 2),
+    "beside another view": lambda x, w, c: (x.t(), x.unbind(0)[2], x.sin()),
+    "an autograd.Function": lambda x, w, c: (Same.apply(x), x * 2),
+}
+MADE = {
+    "whole and views": lambda x, w, c: (y := x * 2, y.t(), y[1:]),
+    "views": lambda x, w, c: ((y := x * 2).t(), y[1:], x.exp()),
+    "without gradients": lambda x, w, c: (y := c * 2, y.t(), *y.split(2), x * 2),
+    "some without": lambda x, w, c: (y := x * 2, y.detach(), y.detach()[1:]),
+    "returned and saved": lambda x, w, c: (F.linear(x, w).relu(), x.exp()),
+}
+
+
+def seen(function, write):
+    """Facts of outputs and inputs: where they lie, of whom they are views, gradients; what a write to each leaves."""
+    torch.manual_seed(0)
+    x, w, c = torch.randn(4, 6, requires_grad=True), nn.Parameter(torch.randn(4, 6)), torch.randn(4, 6)
+    facts = []
+    for k in range(len(function(x, w, c))):
+        values = [x, w, c, *function(x, w, c)]
+        places = [v.untyped_storage().data_ptr() for v in values]
+        facts += [(places.index(p), v.storage_offset(), v.requires_grad) for p, v in zip(places, values, strict=True)]
+        loss = torch.stack([v.square().sum() for v in values[3:] if v.requires_grad]).sum()
+        facts += torch.autograd.grad(loss, (x, w), retain_graph=True, materialize_grads=True)
+        facts.append(write(values[3 + k]))
+        facts += [v.detach().clone() for v in values]
+    return facts
+
+
+def with_gradients(output):
+    """Whether autograd lets a caller write to it."""
+    try:
+        output.mul_(2)
+    except RuntimeError:
+        return False
+    return True
+
+
+def hidden_from_autograd(output):
+    output.detach().mul_(2)
+    return output._is_view()
+
+
+def same_facts(function, dynamic, write):
+    for a, b in zip(seen(compiled(function, dynamic), write), seen(function, write), strict=True):
+        assert torch.allclose(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", GIVEN.values(), ids=GIVEN)
+def test_views_of_inputs_where_gradients_are_asked_for(function, dynamic, caplog):
+    same_facts(function, dynamic, hidden_from_autograd)
+    same_facts(function, dynamic, with_gradients)
+    assert "a graph runs in torch" not in caplog.text
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("function", MADE.values(), ids=MADE)
+def test_outputs_share_memory_where_gradients_are_asked_for(function, dynamic, caplog):
+    same_facts(function, dynamic, with_gradients)
+    assert "a graph runs in torch" not in caplog.text
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_memory_that_no_value_holds_whole_is_torchs(grad, caplog):
     def two_types(x):
         y = x * 2
         return y[:3], y.view(torch.int32)
 
-    with torch.no_grad(), caplog.at_level(logging.WARNING):
-        left, bits = compiled(two_types, False)(X)
+    x = X.clone().requires_grad_(grad)
+    with torch.set_grad_enabled(grad), caplog.at_level(logging.WARNING):
+        left, bits = compiled(two_types, False)(x)
         bits.zero_()
         assert not left.any() and "which none of its values holds whole" in caplog.text
         with pytest.raises(Exception, match="which none of its values holds whole"):
-            compiled(two_types, False, fallback="error")(X)
+            compiled(two_types, False, fallback="error")(x)
 
 
 @pytest.mark.parametrize("target", ["cppu", "gpuu"])

@@ -182,3 +182,36 @@ def test_a_backward_that_comes_again(backend: str, dynamic: bool) -> None:
     for g, w in zip(model.parameters(), theirs.parameters(), strict=True):
         assert g.grad is not None and w.grad is not None
         assert_close(g.grad.numpy(), w.grad.numpy(), scale=256)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_saved_of_weights_is_not_copied(dynamic: bool) -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4, bias=False))
+    node: Any = torch.compile(model, backend="migraphx", dynamic=dynamic)(*rows(4)).grad_fn
+    saved = {t.untyped_storage().data_ptr() for t in node.saved_tensors}
+    assert {w.untyped_storage().data_ptr() for w in model.parameters() if w.ndim == 2} <= saved
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_write_to_an_output_leaves_what_is_saved(dynamic: bool) -> None:
+    """Eager notices the write and refuses the gradient; AOTAutograd hides from autograd that the two share memory."""
+    (x,) = rows(4)
+    out = torch.compile(lambda x: x.exp().t(), backend="migraphx", dynamic=dynamic)(x)
+    out.add_(1)
+    out.sum().backward()
+    assert x.grad is not None
+    assert_close(x.grad.numpy(), x.detach().exp().numpy())
+
+
+def test_what_is_saved_may_share_memory_that_no_value_holds_whole(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Tensor, c: Tensor) -> Tensor:
+        y = c * 2
+        return x[1:] * y[1:] + x[1:] * y[1:].view(torch.int32)
+
+    (x,), c = rows(4), torch.rand(4, 8) * 1e-38  # so that the bits are no large integers
+    out = torch.compile(function, backend="migraphx", dynamic=False)(x, c)
+    want = function(x, c)
+    assert_close(out.detach().numpy(), want.detach().numpy(), scale=4)
+    ours, theirs = (torch.autograd.grad(one.sum(), x)[0] for one in (out, want))
+    assert_close(ours.numpy(), theirs.numpy(), scale=4)
+    assert "holds whole" not in caplog.text
