@@ -12,7 +12,7 @@ from torch_migraphx.dynamo.module_guards import PATIENCE
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.weights_at_once import Fetch
 from torch_migraphx.dynamo.words import words_of
-from torch_migraphx.fx.inputs import Inputs
+from torch_migraphx.fx.inputs import Alike
 
 WEIGHTS = (
     "parameter",
@@ -99,7 +99,7 @@ def test_weights_that_are_inputs_are_asked_for_nothing(monkeypatch):
     same(fast, m)
     looked: list[int] = []
     monkeypatch.setattr(Runner, "run", lambda *_: pytest.fail("the weights were handed over"))
-    monkeypatch.setattr(Inputs, "alike", lambda self, given, alive: looked.append(len(given)))
+    monkeypatch.setattr(Alike, "addresses", lambda self, given, alive: looked.append(len(given)))
     for k in range(3):
         same(fast, m, torch.randn_like(X) + k)
         m[0].linear.weight.mul_(2)
