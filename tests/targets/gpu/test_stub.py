@@ -132,6 +132,15 @@ def test_captures_of_others_are_recorded_into(device: CudaDevice) -> None:
     assert made._captured and not made._states
 
 
+def test_what_each_run_calls_says_how_it_failed(device: CudaDevice) -> None:
+    with device.current():
+        stream, graph, event = device.stream(), device.graph([]), device.event()
+        with pytest.raises(DriverError, match=r"^cuGraphLaunch: CUDA_ERROR_STUB \(1\)"):
+            graph.launch(stream)  # of nothing
+    with pytest.raises(DriverError, match=r"^cuEventRecord: CUDA_ERROR_STUB \(201\)"):
+        event.record(stream)  # in no context
+
+
 def test_a_launch_that_fails_in_a_capture_is_what_is_told(device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left of the capture, and the stream goes on; also where the driver gives the capture up."""
     x, out = (vector(k, 0, N) for k in ("input", "output"))
