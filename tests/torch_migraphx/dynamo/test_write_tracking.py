@@ -27,8 +27,9 @@ madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def quiet(watch: Watch) -> bool:
-    """Whether its tensors are unwritten; a page that others write, too, is compared after a few looks."""
-    return any(watch.clean() or (not watch.changed() and watch.clean()) for _ in range(2 * ALARMS))
+    """Whether its tensors are unwritten; each page that others write, too, is compared after a few looks."""
+    looks = ALARMS * len(watch._edges) + 1
+    return any(watch.clean() or (not watch.changed() and watch.clean()) for _ in range(looks))
 
 
 def forbidden() -> int:
