@@ -209,8 +209,7 @@ class MGXModule(ForInference):
         if len(inputs) != len(self._inputs):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
-        if forward_ad._current_level >= 0 or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():
-            refuse_recorders(inputs)
+        refuse_recorders(inputs)
         alive: list[torch.Tensor] = []  # copies: until the run is over, or in the stream before who takes their memory
         last = self._all.last
         addresses = last.addresses(inputs, alive) if last else None
