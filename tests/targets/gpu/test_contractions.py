@@ -81,10 +81,11 @@ def test_last_tiles_in_parts(whole: int, always: Callable[..., None]) -> None:
         check(built(linear(k, 50, type), Shape(type, (40, k)), Shape(type, (40, 50))), scale=6)
 
 
+@pytest.mark.parametrize("height", [16, 48])
 @pytest.mark.parametrize("turned", [False, True])
-def test_described(turned: bool, always: Callable[..., None]) -> None:
+def test_described(turned: bool, height: int, always: Callable[..., None]) -> None:
     """Tiles by tensor descriptors: ends of rows, columns and depth, more tiles than programs, an epilogue."""
-    always(Config("described", 16, 32, 32, group=2))
+    always(Config("described", height, 32, 32, group=2))
     for k, n, type in ((72, 40, "half"), (48, 80, "bf16"), (96, 48, "int8"), (32, 32, "fp8e4m3fn")):
         w = Shape(type, (n, k)) if turned else Shape(type, (k, n))
         turn = (lambda b, w: b.transpose(w, permutation=(1, 0))) if turned else (lambda b, w: w)

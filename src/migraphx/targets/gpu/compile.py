@@ -29,6 +29,7 @@ OBJECTS = 100_000  # new ones between two collections of garbage, which were a s
 WAITS = "# now what others wrote"  # emit/shell.py puts it into texts
 ASKS = {"prefetch_columns"}  # functions of kernels/ahead.py
 ARITHMETIC = {"program_id", "arange", "cdiv", "minimum", "maximum", "where"}  # of triton.language
+WAITS_FOR_ALL = "wgmma.wait_group.sync.aligned 0;"
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 
 
@@ -131,6 +132,23 @@ def compiled(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def waiting_once(ptx: str) -> str:
+    """PTX that waits for no products (wgmma) where it has waited for all and begun none since.
+
+    Triton waits for each of two sums by itself. With a second wait ptxas (C7515) takes what follows for a change of sums
+    that are not there yet, and lets every product wait for the one before it.
+    """
+    lines, waited = list[str](), False
+    for line in ptx.splitlines():
+        word = line.split("//", 1)[0].strip()
+        if word == WAITS_FOR_ALL and waited:
+            continue
+        ends = word.endswith(":") or "wgmma." in word or word.startswith(("bra", "@"))
+        waited = word == WAITS_FOR_ALL or (waited and not ends)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 def _stages(source: ASTSource, target: GPUTarget, given: dict[str, Any]) -> tuple[Any, dict[str, Any], dict[str, str]]:
     """The code, what the stages say of it, and the stages' texts."""
     backend: Any = make_backend(target)  # whose base class declares less than all of them have
@@ -146,7 +164,7 @@ def _stages(source: ASTSource, target: GPUTarget, given: dict[str, Any]) -> tupl
     for name, stage in stages.items():
         module = stage(module, facts)
         if isinstance(module, str):
-            texts[name] = module
+            texts[name] = module = waiting_once(module) if name == "ptx" else module
     return module, facts, texts
 
 

@@ -54,7 +54,7 @@ TILES = {  # rows, columns, depth, warps, stages
 }  # fmt: skip
 DESCRIBED = (  # of half, by the hardware's own copies
     (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 4, 3), (128, 128, 64, 8, 4),
-    (128, 64, 64, 4, 4), (64, 128, 64, 4, 4),
+    (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (192, 256, 64, 8, 3), (192, 128, 64, 8, 4),
 )  # fmt: skip
 ROWS = (
     (8, 512, 4),
@@ -142,6 +142,11 @@ def described_products(
     passing = written if written >= 4 else 1  # half of the tile at a time
     fit = [c for c in found if c.shared(itemsize) + c.m * c.n * passing <= facts.shared - 1024]
     return [c for c in fit if k > c.k]  # the loop over tiles is pipelined through their steps: one is none
+
+
+def is_tall(config: Config) -> bool:
+    """Whether a tile's rows are two tiles, the second of half as many: what a power of two does not divide."""
+    return config.kernel == "described" and config.m % 3 == 0
 
 
 def with_tail(config: Config, tiles: int, steps: int, itemsize: int, facts: Facts) -> list[Config]:

@@ -8,7 +8,7 @@ from migraphx.ir.size import divides, hint_of, least_of
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs.products import resident
+from migraphx.targets.gpu.costs.products import is_tall, resident
 from migraphx.targets.gpu.emit.contract import Beside, Operands, finish, function_name, kind_of, sums_type
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.facts import Facts
@@ -43,12 +43,16 @@ def gateable(o: Operands, beside: Beside) -> bool:
     return alike and near and turned and describable(o) and describable(more)
 
 
-def _one_matrix(shell: Shell, o: Operands, b: str, n: str, k: str, given: str) -> tuple[list[str], list[str]]:
-    """Lines that describe weights as `columns`, and that sum a tile's products."""
+def _one_matrix(
+    shell: Shell, o: Operands, b: str, n: str, k: str, given: str, tall: bool
+) -> tuple[list[str], list[str]]:
+    """Lines that describe weights as `columns`, and that sum a tile's products; `tall`: as tall_sums does."""
     turned = o.b.strides[-2] == 1
     step = shell.size(o.b.strides[-1 if turned else -2])
     shape, block = (f"[{n}, {k}]", "[BN, BK]") if turned else (f"[{k}, {n}]", "[BK, BN]")
     lines = [f"columns = tl.make_tensor_descriptor({b}, {shape}, [{step}, 1], {block})"]
+    if tall:
+        return lines, [f"acc, more = tall_sums({given.replace('rows', 'rows, below', 1)}, {turned}, BM, BN, BK)"]
     return lines, [f"acc = described_sums({given}, {turned}, BM, BN, BK)"]
 
 
@@ -81,13 +85,16 @@ def described_call(
     a_step = shell.size(o.a.strides[-2])
     width = "BN" if beside is None else "(BN // 2)"
     given = f'rows, columns, {a}, tile_m * BM, tile_n * {width}, {k}, "{kind_of(o.a.type, o.b.type)}"'
+    tall = is_tall(config)
+    high = "(BM // 3 * 2)" if tall else "BM"
     if beside is None:
-        described, sums = _one_matrix(shell, o, b, n, k, given)
+        described, sums = _one_matrix(shell, o, b, n, k, given, tall)
     else:
         described, sums = _two_matrices(shell, o, b, n, k, given, shell.pointer(beside.b))
     head = [
         f"tiles_m, tiles_n = tl.cdiv({m}, BM), tl.cdiv({n}, {width})",
-        f"rows = tl.make_tensor_descriptor({a}, [{m}, {k}], [{a_step}, 1], [BM, BK])",
+        f"rows = tl.make_tensor_descriptor({a}, [{m}, {k}], [{a_step}, 1], [{high}, BK])",
+        *([f"below = tl.make_tensor_descriptor({a}, [{m}, {k}], [{a_step}, 1], [BM // 3, BK])"] * tall),
         *described,
         "then = tl.program_id(0)",
         "for at in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):",
@@ -98,11 +105,14 @@ def described_call(
         # once more: what the sums need is in registers no longer
         "tile_m, tile_n = tile_of(then, tiles_m, tiles_n, GROUP)",
         "then += tl.num_programs(0)",
-        f"row, col = tile_m * BM + tl.arange(0, BM), tile_n * {width} + tl.arange(0, {width})",
+        f"row, col = tile_m * BM + tl.arange(0, {high}), tile_n * {width} + tl.arange(0, {width})",
         f"rows_in, cols_in = row < {m}, col < {n}",
     ]
     left, fetched = (epilogue, None) if beside is None else beside.fetched(shell, epilogue)
     finish(shell, left, sums_type(o.a.type), fetched)
+    if tall:
+        shell.lines += [f"acc, row = more, tile_m * BM + {high} + tl.arange(0, BM // 3)", f"rows_in = row < {m}"]
+        finish(shell, left, sums_type(o.a.type), fetched)
     shell.lines = [*head, *(f"    {line}" for line in shell.lines)]
     tiles = -(-o.m // config.m) * -(-o.n * (1 if beside is None else 2) // config.n)
     programs = least_of(tiles, facts.processors * resident(config, o.a.itemsize, facts))

@@ -151,6 +151,25 @@ def described_sums(
 
 
 @triton.jit
+def tall_sums(
+    rows, below, columns, a, row, col, depth,
+    KIND: tl.constexpr, TURNED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """As described_sums, of BM / 3 * 2 rows and, as `below`, the BM / 3 behind them; both read the same columns."""
+    high: tl.constexpr = BM // 3 * 2
+    acc, more = zeros(high, BN, a, KIND), zeros(BM // 3, BN, a, KIND)
+    for k in range(0, depth, BK):
+        x, z = rows.load([row, k]), below.load([row + high, k])
+        if TURNED:
+            y = columns.load([col, k]).T
+        else:
+            y = columns.load([k, col])
+        deep = k + tl.arange(0, BK) < depth
+        acc, more = accumulate(acc, x, y, deep, KIND), accumulate(more, z, y, deep, KIND)
+    return acc, more
+
+
+@triton.jit
 def whole_rows(a, row, inside, a_m, K: tl.constexpr):
     """Rows {rows, K} of a; zeros where there are none."""
     return tl.load(a + row[:, None] * a_m + tl.arange(0, K)[None, :], inside[:, None], 0)

@@ -27,6 +27,7 @@ from migraphx.targets.gpu.costs.products import (
     chained_cost,
     chained_products,
     described_products,
+    is_tall,
     library_cost,
     product_cost,
     products,
@@ -218,7 +219,7 @@ def or_gated(
     facts, type, size, view = choices_of(ctx).facts, o.a.type, o.a.itemsize, epilogue.reads[beside.position]
     batches, m, n, k = problem.shape
     shape = (batches, m, 2 * n, k)
-    candidates = described_products(shape, type, size, facts, epilogue.write.itemsize)
+    candidates = [c for c in described_products(shape, type, size, facts, epilogue.write.itemsize) if not is_tall(c)]
     if not candidates:
         return chosen
     assert view is not None
