@@ -12,7 +12,7 @@ import pytest
 from migraphx.targets.common import cache
 from migraphx.targets.gpu import binaries as module
 from migraphx.targets.gpu.binaries import Ahead, Binary, CompilerError, Compilers, binaries, key_of
-from migraphx.targets.gpu.compile import WAITS, waiting
+from migraphx.targets.gpu.compile import WAITS, waiting, waiting_once
 from migraphx.targets.gpu.kernel import Kernel
 from tests.targets.gpu.test_executable import TEXT
 
@@ -27,6 +27,15 @@ def test_code_for_each_chip(chip: str) -> None:
     assert found.threads == AXPY.warps * (64 if chip.startswith("hip") else 32)
     assert (found.hidden, found.blocks, found.scratch, found.pdl) == (2, 1, 0, chip in ("cuda:90", "cuda:100"))
     assert Binary.of(found.to_bytes()) == found
+
+
+def test_sums_are_waited_for_once() -> None:
+    """A wait for all products stays where some may have begun, on any way there; only what waits again is gone."""
+    wait, some, begin = "\twgmma.wait_group.sync.aligned 0;", "\twgmma.wait_group.sync.aligned 1;", "\twgmma.mma_async;"
+    move, label, jump = "\tmov.b32 %r1, %r2;", "$L__BB0_1: // a loop", "\t@%p1 bra $L__BB0_1;"
+    assert waiting_once("\n".join([wait, move, "// wait for regs", wait, move])).count(wait) == 1
+    for between in (begin, some, label, jump, "\tbra.uni $L__BB0_1;"):
+        assert waiting_once("\n".join([wait, between, wait])) == "\n".join([wait, between, wait, ""])
 
 
 def test_kept_code_needs_no_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,8 +135,8 @@ def compiled(job: dict[str, Any]) -> dict[str, Any]:
 def waiting_once(ptx: str) -> str:
     """PTX that waits for no products (wgmma) where it has waited for all and begun none since.
 
-    Triton waits for each of two sums by itself. With a second wait ptxas (C7515) takes what follows for a change of sums
-    that are not there yet, and lets every product wait for the one before it.
+    Triton waits for each of two sums by itself. Behind a second wait ptxas (C7515) takes what follows for a change of
+    sums that are not there yet, and lets every product wait for the one before it.
     """
     lines, waited = list[str](), False
     for line in ptx.splitlines():

@@ -43,17 +43,13 @@ def gateable(o: Operands, beside: Beside) -> bool:
     return alike and near and turned and describable(o) and describable(more)
 
 
-def _one_matrix(
-    shell: Shell, o: Operands, b: str, n: str, k: str, given: str, tall: bool
-) -> tuple[list[str], list[str]]:
-    """Lines that describe weights as `columns`, and that sum a tile's products; `tall`: as tall_sums does."""
+def _one_matrix(shell: Shell, o: Operands, b: str, n: str, k: str, sums: str) -> tuple[list[str], list[str]]:
+    """Lines that describe weights as `columns`, and that sum a tile's products: `sums`, a call that lacks its end."""
     turned = o.b.strides[-2] == 1
     step = shell.size(o.b.strides[-1 if turned else -2])
     shape, block = (f"[{n}, {k}]", "[BN, BK]") if turned else (f"[{k}, {n}]", "[BK, BN]")
     lines = [f"columns = tl.make_tensor_descriptor({b}, {shape}, [{step}, 1], {block})"]
-    if tall:
-        return lines, [f"acc, more = tall_sums({given.replace('rows', 'rows, below', 1)}, {turned}, BM, BN, BK)"]
-    return lines, [f"acc = described_sums({given}, {turned}, BM, BN, BK)"]
+    return lines, [f"{sums}, {turned}, BM, BN, BK)"]
 
 
 def _two_matrices(
@@ -79,40 +75,43 @@ def described_call(
 
     With `beside` (`gateable`) the columns of a tile are half of this product's and half of that one's.
     """
-    shell = Shell()
+    shell, tall = Shell(), is_tall(config)
     a, b = shell.pointer(o.a), shell.pointer(o.b)
     m, n, k = shell.size(o.m), shell.size(o.n), shell.size(o.k)
     a_step = shell.size(o.a.strides[-2])
     width = "BN" if beside is None else "(BN // 2)"
-    given = f'rows, columns, {a}, tile_m * BM, tile_n * {width}, {k}, "{kind_of(o.a.type, o.b.type)}"'
-    tall = is_tall(config)
-    high = "(BM // 3 * 2)" if tall else "BM"
+    heights = ["(BM // 3 * 2)", "(BM // 3)"] if tall else ["BM"]
+    given = f'columns, {a}, tile_m * BM, tile_n * {width}, {k}, "{kind_of(o.a.type, o.b.type)}"'
     if beside is None:
-        described, sums = _one_matrix(shell, o, b, n, k, given, tall)
+        sums = "acc, more = tall_sums(rows, below" if tall else "acc = described_sums(rows"
+        described, summed = _one_matrix(shell, o, b, n, k, f"{sums}, {given}")
     else:
-        described, sums = _two_matrices(shell, o, b, n, k, given, shell.pointer(beside.b))
+        described, summed = _two_matrices(shell, o, b, n, k, f"rows, {given}", shell.pointer(beside.b))
     head = [
         f"tiles_m, tiles_n = tl.cdiv({m}, BM), tl.cdiv({n}, {width})",
-        f"rows = tl.make_tensor_descriptor({a}, [{m}, {k}], [{a_step}, 1], [{high}, BK])",
-        *([f"below = tl.make_tensor_descriptor({a}, [{m}, {k}], [{a_step}, 1], [BM // 3, BK])"] * tall),
+        *(
+            f"{name} = tl.make_tensor_descriptor({a}, [{m}, {k}], [{a_step}, 1], [{height}, BK])"
+            for name, height in zip(("rows", "below"), heights, strict=False)
+        ),
         *described,
         "then = tl.program_id(0)",
         "for at in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):",
     ]
     shell.lines = [
         "tile_m, tile_n = tile_of(at, tiles_m, tiles_n, GROUP)",
-        *sums,
+        *summed,
         # once more: what the sums need is in registers no longer
         "tile_m, tile_n = tile_of(then, tiles_m, tiles_n, GROUP)",
         "then += tl.num_programs(0)",
-        f"row, col = tile_m * BM + tl.arange(0, {high}), tile_n * {width} + tl.arange(0, {width})",
+        f"row, col = tile_m * BM + tl.arange(0, {heights[0]}), tile_n * {width} + tl.arange(0, {width})",
         f"rows_in, cols_in = row < {m}, col < {n}",
     ]
     left, fetched = (epilogue, None) if beside is None else beside.fetched(shell, epilogue)
     finish(shell, left, sums_type(o.a.type), fetched)
     if tall:
-        shell.lines += [f"acc, row = more, tile_m * BM + {high} + tl.arange(0, BM // 3)", f"rows_in = row < {m}"]
-        finish(shell, left, sums_type(o.a.type), fetched)
+        shell.lines.append(f"acc, row = more, tile_m * BM + {heights[0]} + tl.arange(0, {heights[1]})")
+        shell.lines.append(f"rows_in = row < {m}")
+        finish(shell, epilogue, sums_type(o.a.type))
     shell.lines = [*head, *(f"    {line}" for line in shell.lines)]
     tiles = -(-o.m // config.m) * -(-o.n * (1 if beside is None else 2) // config.n)
     programs = least_of(tiles, facts.processors * resident(config, o.a.itemsize, facts))
