@@ -28,7 +28,7 @@ HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile
 OBJECTS = 100_000  # new ones between two collections of garbage, which were a sixth of a compilation's time
 WAITS = "# now what others wrote"  # emit/shell.py puts it into texts
 ASKS = {"prefetch_columns"}  # functions of kernels/ahead.py
-ARITHMETIC = {"program_id", "arange", "cdiv", "minimum", "maximum", "where"}  # of triton.language
+ARITHMETIC = {"assume", "program_id", "arange", "cdiv", "minimum", "maximum", "where"}  # of triton.language
 WAITS_FOR_ALL = "wgmma.wait_group.sync.aligned 0;"
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 

@@ -176,6 +176,7 @@ class Beside:
         a, b, depth = shell.pointer(self.a), shell.pointer(self.b), self.a.lens[1]
         k, a_m, b_n = shell.size(depth, fine=True), shell.stride(self.a.strides[0], self.a), self.b.strides[1]
         sizes = f"{rows}, {cols}, 0, {k}, {a_m}, 1, 1, {shell.stride(b_n, self.b)}, row, col"
+        shell.lines += [f"tl.assume(0 < {k})"] * (not is_open(depth) and depth > 0)
         shell.lines.append(f'more = product_sums({a}, {b}, {sizes}, "dot", True, True, {depth % config.k == 0}, BK)')
         return self.fetched(shell, epilogue)
 
@@ -258,9 +259,12 @@ def product_calls(
     m = shell.size(o.m, loose=a_strides[0] != 1)
     n = shell.size(o.n, loose=b_strides[1] != 1 and not divides(8, o.n), fine=True)
     k = shell.size(o.k, fine=True)
-    begin, end = part_of_depth(shell, config, part_depth(o.k, config), k)
+    each = part_depth(o.k, config)
+    begin, end = part_of_depth(shell, config, each, k)
     if config.tail > 1:
-        begin, end = _last_tiles(shell, config, shell.size(part_depth(o.k, config)), k)
+        begin, end = _last_tiles(shell, config, shell.size(each), k)
+    if not is_open(o.k) and all_have_some(o.k, each, config):
+        shell.lines.append(f"tl.assume({begin} < {end})")
     _tile(shell, o, config, m, n)
     a_m, a_k = (shell.stride(s, o.a) for s in a_strides)
     b_k, b_n = (shell.stride(s, o.b) for s in b_strides)
@@ -352,6 +356,11 @@ def part_of_depth(shell: Shell, config: Config, each: int, depth: str, loose: bo
     step = shell.size(each, loose=loose)
     shell.lines += [f"begin = tl.program_id(1) * {step}", f"end = tl.minimum(begin + {step}, {depth})"]
     return "begin", "end"
+
+
+def all_have_some(depth: int, each: int, config: Config) -> bool:
+    """Whether no part of the depth is empty. A loop that may do nothing makes ptxas (C7515) let no products overlap."""
+    return (max(config.split, config.tail) - 1) * each < depth
 
 
 def part_depth(depth: int, config: Config) -> int:

@@ -19,6 +19,7 @@ from migraphx.targets.gpu.emit.contract import (
     BYTES,
     Beside,
     add_parts_call,
+    all_have_some,
     ask_for_columns,
     before_sums,
     finish,
@@ -136,7 +137,10 @@ def conv_calls(
     rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns, fine=True)
     count = str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True)
     shell.lines += [f"tiles_m, tiles_n = tl.cdiv({rows}, BM), tl.cdiv({cols}, BN)"]
-    begin, end = part_of_depth(shell, config, -(-conv.steps(config) // config.split), count, loose=True)
+    steps, each = conv.steps(config), -(-conv.steps(config) // config.split)
+    begin, end = part_of_depth(shell, config, each, count, loose=True)
+    if not (count.isdigit() and config.split == 1) and not is_open(steps) and all_have_some(steps, each, config):
+        shell.lines.append(f"tl.assume({begin} < {end})")
     at = "tl.program_id(0)"
     w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE, fine=True)
     if conv.group > 1:
