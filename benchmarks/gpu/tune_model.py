@@ -115,7 +115,7 @@ def improvements(
     target = model.target
     with suppress(CompilerError):  # what does not compile is passed over below
         binaries(list(target.kernels), target.accelerator.chip)
-    for problem, configs in target.others.items():
+    for problem, configs in [*target.others.items()]:  # others bring problems of their own
         if not keys.match(problem):
             continue
         if time.perf_counter() > end:
