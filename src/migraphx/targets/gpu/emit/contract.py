@@ -176,7 +176,7 @@ class Beside:
         a, b, depth = shell.pointer(self.a), shell.pointer(self.b), self.a.lens[1]
         k, a_m, b_n = shell.size(depth, fine=True), shell.stride(self.a.strides[0], self.a), self.b.strides[1]
         sizes = f"{rows}, {cols}, 0, {k}, {a_m}, 1, 1, {shell.stride(b_n, self.b)}, row, col"
-        shell.lines += [f"tl.assume(0 < {k})"] * (not is_open(depth) and depth > 0)
+        assume_some(shell, config, depth, depth, "0", k)
         shell.lines.append(f'more = product_sums({a}, {b}, {sizes}, "dot", True, True, {depth % config.k == 0}, BK)')
         return self.fetched(shell, epilogue)
 
@@ -263,8 +263,7 @@ def product_calls(
     begin, end = part_of_depth(shell, config, each, k)
     if config.tail > 1:
         begin, end = _last_tiles(shell, config, shell.size(each), k)
-    if not is_open(o.k) and all_have_some(o.k, each, config):
-        shell.lines.append(f"tl.assume({begin} < {end})")
+    assume_some(shell, config, o.k, each, begin, end)
     _tile(shell, o, config, m, n)
     a_m, a_k = (shell.stride(s, o.a) for s in a_strides)
     b_k, b_n = (shell.stride(s, o.b) for s in b_strides)
@@ -358,9 +357,13 @@ def part_of_depth(shell: Shell, config: Config, each: int, depth: str, loose: bo
     return "begin", "end"
 
 
-def all_have_some(depth: int, each: int, config: Config) -> bool:
-    """Whether no part of the depth is empty. A loop that may do nothing makes ptxas (C7515) let no products overlap."""
-    return (max(config.split, config.tail) - 1) * each < depth
+def assume_some(shell: Shell, config: Config, depth: int, each: int, begin: str, end: str) -> None:
+    """A line that says that no part of the depth, `each` long, is empty, where that is so.
+
+    ptxas (C7515) lets no products overlap in a loop that may do nothing.
+    """
+    if not is_open(depth) and (max(config.split, config.tail) - 1) * each < depth:
+        shell.lines.append(f"tl.assume({begin} < {end})")
 
 
 def part_depth(depth: int, config: Config) -> int:

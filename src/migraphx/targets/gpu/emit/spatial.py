@@ -19,8 +19,8 @@ from migraphx.targets.gpu.emit.contract import (
     BYTES,
     Beside,
     add_parts_call,
-    all_have_some,
     ask_for_columns,
+    assume_some,
     before_sums,
     finish,
     function_name,
@@ -135,12 +135,11 @@ def conv_calls(
     shell, sums = Shell(), sums_type(conv.x.type)
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
     rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns, fine=True)
-    count = str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True)
-    shell.lines += [f"tiles_m, tiles_n = tl.cdiv({rows}, BM), tl.cdiv({cols}, BN)"]
     steps, each = conv.steps(config), -(-conv.steps(config) // config.split)
+    count = str(steps) if config.kernel == "flat" else shell.size(steps, loose=True)
+    shell.lines += [f"tiles_m, tiles_n = tl.cdiv({rows}, BM), tl.cdiv({cols}, BN)"]
     begin, end = part_of_depth(shell, config, each, count, loose=True)
-    if not (count.isdigit() and config.split == 1) and not is_open(steps) and all_have_some(steps, each, config):
-        shell.lines.append(f"tl.assume({begin} < {end})")
+    assume_some(shell, config, steps, each, begin, end)
     at = "tl.program_id(0)"
     w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE, fine=True)
     if conv.group > 1:
