@@ -32,8 +32,9 @@ def test_code_for_each_chip(chip: str) -> None:
 def test_sums_are_waited_for_once() -> None:
     """A wait for all products stays where some may have begun, on any way there; only what waits again is gone."""
     wait, some, begin = "\twgmma.wait_group.sync.aligned 0;", "\twgmma.wait_group.sync.aligned 1;", "\twgmma.mma_async;"
-    move, label, jump = "\tmov.b32 %r1, %r2;", "$L__BB0_1: // a loop", "\t@%p1 bra $L__BB0_1;"
-    assert waiting_once("\n".join([wait, move, "// wait for regs", wait, move])).count(wait) == 1
+    label, jump = "$L__BB0_1: // a loop", "\t@%p1 bra $L__BB0_1;"
+    for between in ("\tmov.b32 %r1, %r2;", "\t// wait for regs", "\t@%p1 st.global.b32 [ %rd1 + 0 ], { %r1 };"):
+        assert waiting_once("\n".join([wait, between, wait])) == "\n".join([wait, between, ""])
     for between in (begin, some, label, jump, "\tbra.uni $L__BB0_1;"):
         assert waiting_once("\n".join([wait, between, wait])) == "\n".join([wait, between, wait, ""])
 

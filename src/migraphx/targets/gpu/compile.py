@@ -13,6 +13,7 @@ import gc
 import importlib.util
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ WAITS = "# now what others wrote"  # emit/shell.py puts it into texts
 ASKS = {"prefetch_columns"}  # functions of kernels/ahead.py
 ARITHMETIC = {"assume", "program_id", "arange", "cdiv", "minimum", "maximum", "where"}  # of triton.language
 WAITS_FOR_ALL = "wgmma.wait_group.sync.aligned 0;"
+MAY_BEGIN = re.compile(r":$|\b(bra|brx|call|wgmma)\b")  # products: a statement of PTX, or what others lead to
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 
 
@@ -143,8 +145,7 @@ def waiting_once(ptx: str) -> str:
         word = line.split("//", 1)[0].strip()
         if word == WAITS_FOR_ALL and waited:
             continue
-        ends = word.endswith(":") or "wgmma." in word or word.startswith(("bra", "@"))
-        waited = word == WAITS_FOR_ALL or (waited and not ends)
+        waited = word == WAITS_FOR_ALL or (waited and not MAY_BEGIN.search(word))
         lines.append(line)
     return "\n".join(lines) + "\n"
 
