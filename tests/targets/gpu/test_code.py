@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pytest
+import triton
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
@@ -145,6 +149,19 @@ def test_every_configuration_compiles(family: str, chip: str) -> None:
     kernels = kernels_of(build, *shapes, chip=chip, every=True)
     for kernel, binary in binaries(kernels, chip).items():
         assert binary.shared <= KNOWN[chip].shared, f"{kernel.name} {kernel.constants} takes {binary.shared:,} bytes"
+
+
+def test_products_of_tiles_of_192_rows_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ptxas marks (gsb0) the last product of a step as one that is waited for, and each where none may overlap."""
+    monkeypatch.setattr(Choices, "pick", lambda *_: Config("described", 192, 256, 64, 1, 8, 3))
+    kernel, *_ = kernels_of(lambda b, x: linear(b, x, 768, 3072), Shape("half", (6304, 768)), chip="cuda:90")
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/nvdisasm"
+    with NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binaries([kernel], "cuda:90")[kernel].code)
+        file.flush()
+        text = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
+    products = [line for line in text.splitlines() if "HGMMA" in line]
+    assert 0 < sum("gsb0" in line for line in products) < len(products)
 
 
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*.py")), ids=lambda p: p.stem)

@@ -360,7 +360,7 @@ def part_of_depth(shell: Shell, config: Config, each: int, depth: str, loose: bo
 def assume_some(shell: Shell, config: Config, depth: int, each: int, begin: str, end: str) -> None:
     """A line that says that no part of the depth, `each` long, is empty, where that is so.
 
-    ptxas (C7515) lets no products overlap in a loop that may do nothing.
+    Triton 3.6's ptxas (C7515) lets no products of wide tiles overlap in a loop that may do nothing.
     """
     if not is_open(depth) and (max(config.split, config.tail) - 1) * each < depth:
         shell.lines.append(f"tl.assume({begin} < {end})")
