@@ -2,8 +2,10 @@
 
     python -m benchmarks.gpu.decode [--only REGEX] [--tune] [--rounds N]
 
-A case is one program: the products of several layers, each with weights of its own and of the result of the one before,
-one CUDA graph. What counts is the bytes of all weights over the time of a run. The answer is one JSON document.
+A case is one program: products of several layers, each with weights of its own and of the result of the one before, one
+CUDA graph. What counts is the bytes of all weights over the time of a run, beside a copy of 1 GiB, and beside copies
+of as many bytes as each product's weights have, read and written: small ones end before they reach the speed of large
+ones. The answer is one JSON document.
 """
 
 from __future__ import annotations
@@ -54,10 +56,15 @@ class Case:
     type: str
 
     @property
+    def products(self) -> list[int]:
+        """Elements of the weights of a layer's products."""
+        width, qkv, inner, gated = LAYERS[self.name]
+        return [width * n for n in (qkv, width, *(inner,) * (3 if gated else 2)) if n]
+
+    @property
     def weights(self) -> int:
         """Of a layer."""
-        width, qkv, inner, gated = LAYERS[self.name]
-        return width * (width + qkv + inner * (3 if gated else 2))
+        return sum(self.products)
 
     @property
     def layers(self) -> int:
@@ -83,6 +90,13 @@ class Case:
         program.main.add_return([x, *whole])
         return program
 
+    def copies(self) -> Program:
+        """Copies of as many bytes as the products' weights have."""
+        program = Program()
+        sizes = [Shape("int8", (int(n * BYTES[self.type]) // 2,)) for n in self.products] * self.layers
+        program.main.add_return([program.main.add_parameter(f"x{k}", shape) for k, shape in enumerate(sizes)])
+        return program
+
     def _product(self, b: Builder, x: Instruction, n: int) -> Instruction:
         k = x.shape.lens[1]
         if self.type == "int4":
@@ -95,9 +109,9 @@ class Case:
         return b.dot(x, b.literal(weights.astype(dtype) * np.asarray(0.2 * k**-0.5, dtype)))
 
 
-def microseconds(case: Case, device: Accelerator, tune: bool, rounds: int) -> float:
-    """Of a layer, the median of runs one after the other."""
-    made: Any = GpuTarget(device).compile(case.program(), CompileOptions(offload_copy=False, exhaustive_tune=tune))
+def microseconds(program: Program, device: Accelerator, tune: bool, rounds: int) -> float:
+    """Of a run, the median of runs one after the other."""
+    made: Any = GpuTarget(device).compile(program, CompileOptions(offload_copy=False, exhaustive_tune=tune))
     inputs = [Argument.of(np.ones(s.lens, s.numpy_dtype)).to(device) for s in made.parameters.values()]
     outputs = [Argument.empty(s, device) for s in made.outputs]
     stream, found = device.stream(), []
@@ -109,7 +123,7 @@ def microseconds(case: Case, device: Accelerator, tune: bool, rounds: int) -> fl
         after.record(stream)
         device.synchronise(stream)
         found += [after.seconds(before)] if k >= 3 else []
-    return statistics.median(found) / RUNS / case.layers * 1e6
+    return statistics.median(found) / RUNS * 1e6
 
 
 def cases() -> Sequence[Case]:
@@ -133,9 +147,11 @@ def main() -> None:
         for case in cases():
             name = f"{case.name} {case.rows} {case.type}"
             if re.search(given.only, name):
-                us = microseconds(case, device, given.tune, given.rounds)
-                speed = case.nbytes / case.layers / us * 1e6
-                results[name] = {"us a layer": us, "GB/s": speed / 1e9, "share of copy": speed / copied}
+                us = microseconds(case.program(), device, given.tune, given.rounds)
+                speed = case.nbytes / us * 1e6
+                alike = microseconds(case.copies(), device, given.tune, given.rounds)
+                results[name] = {"us a layer": us / case.layers, "GB/s": speed / 1e9, "share of copy": speed / copied}
+                results[name]["share of copies of their sizes"] = alike / us
                 print(name, results[name], file=sys.stderr, flush=True)
     print(json.dumps({"device": device.model, "copy GB/s": copied / 1e9, "cases": results}, indent=1))
 

@@ -10,6 +10,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.gpu.rows import CASES, Case, Measured
@@ -18,13 +19,19 @@ from migraphx.targets.gpu.emit import plans, pointwise, tiles
 from migraphx.targets.gpu.emit.tiles import power_of_two
 
 ROWS = ("softmax 6144x768", "softmax 65536x1024", "softmax 16384x4096", "softmax 4096x16384", "softmax 16384x197",
-        "layer norm 6144x768", "layer norm 65536x1024", "layer norm 16384x4096", "softmax 2048x50257")  # fmt: skip
+        "layer norm 6144x768", "layer norm 65536x1024", "layer norm 16384x4096",
+        "softmax 2048x", "layer norm 2048x")  # fmt: skip
 FLAT = ("copy 18.9 MB half", "relu 6144x3072 half", "bias gelu 6144x3072 half", "tanh 6144x3072 float")
 ROUNDS = 10
+VECTOR = 7  # position among the arguments of `plan`
 
 
-def row_plans(length: int) -> Iterator[plans.Plan]:
+def row_plans(length: int, itemsize: int) -> Iterator[plans.Plan]:
     whole = power_of_two(length)
+    for warps in (8, 16, 32) if length >= plans.REGISTERS else ():
+        for ahead in (0, plans.PROGRAMS * 8 // warps):
+            width = warps * 32 * (plans.VECTOR // itemsize)
+            yield plans.Plan(1, width, warps, pieces=tiles.blocks(length, width), late=True, ahead=ahead)
     if whole > plans.REGISTERS:
         for width, warps in ((2048, 8), (4096, 8), (4096, 16), (8192, 16), (8192, 32), (16384, 32)):
             yield plans.Plan(1, width, warps, True)
@@ -41,10 +48,11 @@ def timed(case: Case, device: Any) -> float:
 
 def of_rows(case: Case, device: Any) -> dict[str, float]:
     chosen, found = plans.plan, {"chosen": timed(case, device)}
-    for plan in row_plans(case.x.lens[-1]):
-        plans.plan = lambda *_, plan=plan: plan
+    for plan in row_plans(case.x.lens[-1], case.x.numpy_dtype.itemsize):
+        plans.plan = lambda *given, plan=plan: replace(plan, vector=given[VECTOR] if plan.pieces > 1 else 0)
+        name = f"height {plan.height} width {plan.width} warps {plan.warps}" + f" ahead {plan.ahead}" * bool(plan.ahead)
         try:
-            found[f"height {plan.height} width {plan.width} warps {plan.warps}"] = timed(case, device)
+            found[name + " loop" * plan.loop] = timed(case, device)
         finally:
             plans.plan = chosen
     return found

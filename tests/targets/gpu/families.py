@@ -76,6 +76,7 @@ FAMILIES: dict[str, Case] = {
     "doubles": (lambda b, x: b.pow(b.sinh(x), x), (of("double", 1000),)),
     "transposing copy": (lambda b, x: b.contiguous(b.transpose(x, permutation=(0, 2, 1))), (of("half", 8, 256, 196),)),
     "rows in registers": (layer_norm, (of("half", 4096, 768), of("half", 768))),
+    "rows asked for ahead": (one("softmax", axis=1), (of("half", 2048, 32000),)),
     "short rows": (one("softmax", axis=1), (of("float", 65536, 50),)),
     "rows between vectors": (layer_norm, (of("half", 4096, 197), of("half", 197))),
     "rows in passes": (one("softmax", axis=1), (of("half", 512, 151936),)),

@@ -46,7 +46,7 @@ def way(request, monkeypatch):
 
     monkeypatch.setattr(plans, "LONGEST_RUNS", 8)
 
-    def smaller(rows, length, varying, itemsize, rowwise, run=0, narrow=False, vector=0, closed=True):
+    def smaller(rows, length, varying, itemsize, rowwise, run=0, narrow=False, vector=0, closed=True, shared=False):
         made = chosen(rows, length, varying, itemsize, rowwise, run, closed=closed)
         parts, width = 4 if in_parts and length > 8 else 1, max(min(made.width, 16), 2 * made.run)
         if made.loop and rowwise and not made.run and request.param == "parts in registers":
@@ -192,6 +192,33 @@ def test_plans_fill_a_gpu():
     assert plans.plan(6304, 768, 2, 4, True, narrow=True) == plans.Plan(4, 256, 4, pieces=3)
     for numbers in ((1000, 768, 1), (6304, 770, 1), (6304, 768, 3), (6304, 1280, 1), (1 << 16, 256, 1)):
         assert plans.plan(*numbers, 4, True, narrow=True) == plans.plan(*numbers, 4, True)
+
+
+def test_programs_of_long_rows_ask_for_those_behind_them():
+    """Halves, as far as registers are left; norms of long floats have more threads."""
+    assert (plans.plan(2048, 32000, 1, 2, True).ahead, plans.plan(4096, 16384, 1, 2, True).ahead) == (132, 264)
+    for rows, length, itemsize in ((2048, 50257, 2), (2048, 32000, 4), (200, 32000, 2), (16384, 4096, 2)):
+        assert not plans.plan(rows, length, 1, itemsize, True).ahead
+    warps = [plans.plan(2048, 50257, 1, itemsize, True, shared=shared).warps for itemsize, shared in
+             ((4, True), (4, False), (2, True))]  # fmt: skip
+    assert warps == [32, 16, 16]
+
+
+@pytest.mark.parametrize("length", [40, 41])
+@pytest.mark.parametrize("build", ["softmax", "norm"])
+def test_rows_asked_for_ahead(monkeypatch, build, length):
+    """Also those of the last programs, behind which there are none; with rows that begin between vectors."""
+
+    def smaller(*given):
+        vector = given[7]
+        return plans.Plan(1, 16, 4, pieces=-(-length // 16), vector=vector, late=True, ahead=3)
+
+    monkeypatch.setattr(plans, "plan", smaller)
+    x, w = Shape("half", (7, length)), Shape("half", (length,))
+    if build == "softmax":
+        check(built(softmax(1), x))
+    else:
+        check(built(layer_norm, x, w, w))
 
 
 def test_several_rows_have_no_idle_lanes():

@@ -80,7 +80,7 @@ def test_where_rows_are_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all that differs among rows lies alike; else, and where the compiler sees it, as it was."""
     seen: list[int] = []
     chosen = reduce.plan_at
-    monkeypatch.setattr(reduce, "plan_at", lambda *numbers: seen.append(numbers[-1]) or chosen(*numbers))
+    monkeypatch.setattr(reduce, "plan_at", lambda *numbers: seen.append(numbers[-2]) or chosen(*numbers))
 
     def vector(build: Callable[..., Instruction], *shapes: Shape) -> int:
         check(built(build, *shapes), scale=4)

@@ -28,6 +28,7 @@ from migraphx.targets.gpu.emit.scalar import (
 )
 
 VECTOR = 16  # bytes that a thread moves at once, where it may
+LINE = 128  # bytes that the device's cache brings at once
 LARGEST_E4M3 = 448.0
 
 

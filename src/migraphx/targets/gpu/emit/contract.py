@@ -13,6 +13,7 @@ from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs.products import thirds
 from migraphx.targets.gpu.emit.body import (
+    LINE,
     TRITON,
     compute_type,
     load_text,
@@ -327,7 +328,6 @@ def _vector_lines(
 MOST_ASKED = 1024  # lines of the cache that a program asks for before it waits
 MOST_BYTES = 16 << 20  # of weights, up to which that is faster on an H200
 MOST_ROWS = 4096  # beyond, many programs ask for the same
-LINE = 128  # bytes
 NOT_COMPUTED = ("weight", "input")  # kinds of buffers that are there before the first kernel
 
 

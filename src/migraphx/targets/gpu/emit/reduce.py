@@ -40,7 +40,7 @@ def reduce_calls(
     """
     found = FusedReduction.of(module, axes, reads, write)
     rows, length = prod(found.kept.lens), prod(found.reduced.lens)
-    held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
+    held = [*zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)]
     varied = [any(kept) and any(reduced) for kept, reduced in held]
     varying = sum(varied)
     itemsize = max(v.itemsize for v in (*reads, write))
@@ -48,7 +48,8 @@ def reduce_calls(
     narrow = all(v.itemsize <= 2 for v, own in zip((*reads, write), (*varied, True), strict=True) if own)
     narrow = narrow and found.rowwise and found.full_output and not run
     vector = whole_vectors(found, reads, write) if found.rowwise and not run else 0
-    chosen = plan_at(rows, length, varying, itemsize, found.rowwise, run, narrow, vector)
+    shared = any(any(across) and not any(down) for down, across in held)
+    chosen = plan_at(rows, length, varying, itemsize, found.rowwise, run, narrow, vector, shared)
     names = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in names if w != "multibroadcast")
     reductions = [i for stage in found.stages for i in stage.reductions]

@@ -15,13 +15,13 @@ from migraphx.targets.common.body import Scope, apply
 from migraphx.targets.common.stages import FusedReduction, Stage
 from migraphx.targets.common.views import Loops, View
 from migraphx.targets.gpu.emit.also import Also
-from migraphx.targets.gpu.emit.body import compute_type, load_text, pointer_type, reading_of, store_text
+from migraphx.targets.gpu.emit.body import LINE, compute_type, load_text, pointer_type, reading_of, store_text
 from migraphx.targets.gpu.emit.pieces import Ends, Piece
 from migraphx.targets.gpu.emit.plans import Plan
 from migraphx.targets.gpu.emit.reducers import REDUCERS, accumulated
 from migraphx.targets.gpu.emit.scalar import constant_text
 from migraphx.targets.gpu.emit.source import complete
-from migraphx.targets.gpu.emit.tiles import Numbers, blocks, is_wide, pointer_marks
+from migraphx.targets.gpu.emit.tiles import Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
 
 FIRST_NAME = 10_000  # of the values in a tile, of many
@@ -81,6 +81,7 @@ class RowKernel:
             for ins, k in self.fused.number.items():
                 if not self.plan.late or any(self.fused.kept.strides[k]):
                     self._value(ins, piece)
+        self._ask_ahead()
         self._take_all()
         for stage in stages:
             if stage.reductions:
@@ -170,6 +171,17 @@ class RowKernel:
         for piece in self.pieces:
             if piece.masked and not self.whole_rows:
                 lines.append(f"inside{piece.tag} = inside_r & inside_c{piece.tag}")
+
+    def _ask_ahead(self) -> None:
+        """A line for each view with rows of its own, behind the program's loads."""
+        kept, reduced = self.fused.kept, self.fused.reduced
+        plain = self.plan.ahead and kept.rank == reduced.rank == 1
+        for k, view in enumerate(self.fused.views[:-1]) if plain else ():
+            if kept.strides[k][0] and reduced.strides[k][0] == 1:
+                row = f"tl.minimum(r + {self.plan.ahead}, {self._number('rows', self.rows)} - 1)"
+                each = LINE // view.itemsize
+                lines = f"{self._columns}, {each}, {power_of_two(blocks(self.length, each))}"
+                self.row.lines.append(f"prefetch_row(p{k} + {row} * {self._begun(k)}, {lines})")
 
     def _take_all(self) -> None:
         for n, (ins, view) in enumerate(self.given.items()):

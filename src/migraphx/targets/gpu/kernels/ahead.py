@@ -1,4 +1,4 @@
-"""What a kernel does while the one before it still runs: it asks for weights."""
+"""What is brought to the device's cache before it is needed: weights, and the rows of later programs."""
 
 import triton
 import triton.language as tl
@@ -13,6 +13,12 @@ def prefetch(pointers):
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers], tl.int32, is_pure=False, pack=1
         )
+
+
+@triton.jit
+def prefetch_row(row, n, LINE: tl.constexpr, COUNT: tl.constexpr):
+    """The lines, of LINE elements each and at most COUNT, of the n elements that begin at `row`."""
+    prefetch(row + tl.minimum(LINE * tl.arange(0, COUNT), n - 1)[None, :])
 
 
 @triton.jit
