@@ -110,3 +110,15 @@ def test_who_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
             assert any(", convolution" in label for label in labels) == (least == 1 and name in RESIDUALS), name
             flops = sum(i.flops for i in program.main)
             assert sum(step.flops for step in made.outline.steps) == flops, name
+
+
+@pytest.mark.parametrize(
+    ("depth", "size", "banded"), [(8, 32, True), (8, 31, False), (64, 75, True), (64, 60, False), (128, 75, False)]
+)
+def test_what_lies_between_pays_for_its_depth(depth: int, size: int, banded: bool) -> None:
+    program = migraphx.program().graph
+    build = pair(256, (1, 1, 0, 0), (3, 1, 1, 1), relu)
+    x = program.main.add_parameter("x", Shape("float", (1, depth, size, size)))
+    program.main.add_return(build(Builder(program.main), x))
+    made = translate(program, CompileOptions(), AVX512)
+    assert any(", depthwise" in call.label for call in made.lowered.calls) == banded
