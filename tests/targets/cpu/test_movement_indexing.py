@@ -49,10 +49,26 @@ def test_movement(target: str = "cpu") -> None:
             Case(f"bytes_{lens}_{t}", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(*lens, type=t),))
             for lens, t in (
                 ((1, 16, 9, 11), "int8"),
+                ((1, 40, 21, 31), "int8"),
                 ((3, 9, 5, 7), "uint8"),
                 ((2, 24, 8, 8), "bool"),
                 ((5, 8, 8, 1), "fp8e4m3fn"),
             )
+        ),
+        *(
+            Case(f"words_{lens}_{t}_{order}", lambda b, x, o=order: b.layout(x, permutation=o), (shape(*lens, type=t),))
+            for order in ((0, 2, 3, 1), (0, 3, 1, 2))
+            for lens, t in (
+                ((1, 40, 13, 17), "float"),
+                ((3, 9, 5, 8), "int32"),
+                ((2, 8, 11, 67), "uint32"),
+                ((1, 31, 8, 33), "float"),
+            )
+        ),
+        Case(
+            "columns_of_some_rows",
+            lambda b, x: b.contiguous(b.transpose(b.slice(x, axes=(0,), starts=(3,), ends=(80,)), permutation=(1, 0))),
+            (shape(90, 41),),
         ),
         Case(
             "bytes_of_some_channels",

@@ -65,12 +65,29 @@ int64_t h0_1_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[
 }  // namespace mgx
 
 #include "team.hpp"
+#include "transpose.hpp"
 #include "loops.hpp"
 #include "math.hpp"
 
 namespace mgx {
-// copy
+// copy of rows as columns
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
+}
+
+// 
+void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    float* const p0 = reinterpret_cast<float*>(p[0]);
+    for_rows<1, 1>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = mgx::splat<float>(0.0);
+            put(p0 + o[0] + i, v0, n);
+        });
+    });
+}
+
+// copy
+void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t s0 = a[5];
@@ -78,30 +95,6 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         for_lanes(begin, end, [&](int64_t i, auto n) {
             const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
             put(p1 + o[1] + i, v0, n);
-        });
-    });
-}
-
-// copy
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[3];
-    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
-}
-
-// 
-void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    float* const p0 = reinterpret_cast<float*>(p[0]);
-    for_rows<1, 1>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = mgx::splat<float>(0.0);
-            put(p0 + o[0] + i, v0, n);
         });
     });
 }
@@ -124,32 +117,32 @@ const Kernel kernels[] = {
 }  // namespace mgx
 
 // bytes: arena 25344, status 64, input 0 3456, input 1 2688, input 2 800, input 3 11520, input 4 9072, input 5 1280, output 0 9072, output 1 1152, output 2 864, output 3 1440, weight 0 84, weight 1 9216, weight 2 9216, weight 3 3072
-// step 0: k0 (2, 54, 8, 432, 1, 54, 432, 8, 1), 545 ns
+// step 0: k0 (2, 8, 54, 432, 54, 432, 8), 545 ns
 //     p0: input 0
 //     p1: arena + 18432
-// step 1: k0 (2, 42, 8, 336, 1, 42, 336, 8, 1), 468 ns
+// step 1: k0 (2, 8, 42, 336, 42, 336, 8), 468 ns
 //     p0: input 1
 //     p1: arena
 // step 2: k1 (2, 8, 12, 2, 8, 1, 7, 6, 1, 4, 3, 1, 3, 3, 1, 2, 2, 1, 1, 1, 0, 1, 1, 1, 12), 1060 ns
 //     p0: arena
 //     p1: weight 1
 //     p2: arena + 23360
-// step 3: k2 (25, 8, 1, 25, 8, 1), 280 ns
+// step 3: k0 (1, 8, 25, 0, 25, 0, 8), 280 ns
 //     p0: input 2
 //     p1: arena + 24512
-// step 4: k3 (4608, 1), 1121 ns
+// step 4: k2 (4608, 1), 1121 ns
 //     p0: arena
-// step 5: k0 (9, 8, 8, 1, 9, 72, 256, 32, 1), 430 ns
+// step 5: k3 (9, 8, 8, 1, 9, 72, 256, 32, 1), 430 ns
 //     p0: input 3 + 9216
 //     p1: arena + 9216
-// step 6: k0 (9, 8, 32, 1, 9, 72, 256, 32, 1), 1121 ns
+// step 6: k3 (9, 8, 32, 1, 9, 72, 256, 32, 1), 1121 ns
 //     p0: input 3
 //     p1: arena
 // step 7: k1 (1, 8, 40, 1, 8, 1, 5, 5, 1, 3, 3, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 40), 1752 ns
 //     p0: arena + 24512
 //     p1: arena
 //     p2: arena + 21888
-// step 8: k0 (2, 54, 21, 1134, 1, 54, 1134, 21, 1), 1107 ns
+// step 8: k0 (2, 21, 54, 1134, 54, 1134, 21), 1107 ns
 //     p0: input 4
 //     p1: arena
 // step 9: k4 (2, 8, 21, 1, 8, 1, 9, 6, 1, 9, 6, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 21, 21), 5078 ns
@@ -158,22 +151,22 @@ const Kernel kernels[] = {
 //     p2: weight 0
 //     p3: arena
 //     p4: arena + 9088
-// step 10: k0 (2, 20, 8, 160, 1, 20, 160, 8, 1), 328 ns
+// step 10: k0 (2, 8, 20, 160, 20, 160, 8), 328 ns
 //     p0: input 5
 //     p1: arena
 // step 11: k1 (2, 8, 6, 1, 8, 1, 1, 20, 1, 1, 18, 1, 1, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 6), 564 ns
 //     p0: arena
 //     p1: weight 3
 //     p2: arena + 1280
-// step 12: k0 (2, 21, 54, 1134, 1, 21, 1134, 54, 1), 1107 ns
+// step 12: k0 (2, 54, 21, 1134, 21, 1134, 54), 1107 ns
 //     p0: arena + 9088
 //     p1: output 0
-// step 13: k0 (2, 12, 12, 144, 1, 12, 144, 12, 1), 315 ns
+// step 13: k0 (2, 12, 12, 144, 12, 144, 12), 315 ns
 //     p0: arena + 23360
 //     p1: output 1
-// step 14: k0 (2, 6, 18, 108, 1, 6, 108, 18, 1), 286 ns
+// step 14: k3 (2, 6, 18, 108, 1, 6, 108, 18, 1), 286 ns
 //     p0: arena + 1280
 //     p1: output 2
-// step 15: k2 (40, 9, 1, 40, 9, 1), 344 ns
+// step 15: k0 (1, 9, 40, 0, 40, 0, 9), 344 ns
 //     p0: arena + 21888
 //     p1: output 3

@@ -49,21 +49,12 @@ int64_t h0_2_scratch(const int64_t* a) { return 0; }
 }  // namespace mgx
 
 #include "team.hpp"
-#include "loops.hpp"
-#include "math.hpp"
+#include "transpose.hpp"
 
 namespace mgx {
-// copy
+// copy of rows as columns
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[3];
-    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
+    transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
@@ -83,7 +74,7 @@ const Kernel kernels[] = {
 }  // namespace mgx
 
 // bytes: arena 49664, status 64, input 0 14652, input 1 1332, output 0 14652, output 1 4440, output 2 5180, output 3 9324, weight 0 1332, weight 1 1332, weight 2 3700
-// step 0: k0 (99, 37, 1, 99, 37, 1), 1665 ns
+// step 0: k0 (1, 37, 99, 0, 99, 0, 37), 1665 ns
 //     p0: input 0
 //     p1: arena
 // step 1: k1 (1, 37, 37, 1, 11, 9, 1, 7, 5, 1, 3, 3, 1, 1, 1, 1, 2, 2, 0, 0, 0, 37), 1491 ns
@@ -98,22 +89,22 @@ const Kernel kernels[] = {
 //     p0: arena
 //     p1: weight 2
 //     p2: arena + 43840
-// step 4: k0 (9, 37, 1, 9, 37, 1), 333 ns
+// step 4: k0 (1, 37, 9, 0, 9, 0, 37), 333 ns
 //     p0: input 1
 //     p1: arena + 48320
 // step 5: k2 (1, 37, 37, 1, 11, 9, 1, 9, 7, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 37), 1884 ns
 //     p0: arena
 //     p1: arena + 48320
 //     p2: arena + 29312
-// step 6: k0 (37, 99, 1, 37, 99, 1), 1665 ns
+// step 6: k0 (1, 99, 37, 0, 37, 0, 99), 1665 ns
 //     p0: arena + 14656
 //     p1: output 0
-// step 7: k0 (37, 30, 1, 37, 30, 1), 644 ns
+// step 7: k0 (1, 30, 37, 0, 37, 0, 30), 644 ns
 //     p0: arena + 43840
 //     p1: output 1
-// step 8: k0 (37, 35, 1, 37, 35, 1), 718 ns
+// step 8: k0 (1, 35, 37, 0, 37, 0, 35), 718 ns
 //     p0: arena + 38656
 //     p1: output 2
-// step 9: k0 (37, 63, 1, 37, 63, 1), 1132 ns
+// step 9: k0 (1, 63, 37, 0, 37, 0, 63), 1132 ns
 //     p0: arena + 29312
 //     p1: output 3

@@ -79,6 +79,7 @@ int64_t h0_1_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[
 #include "team.hpp"
 #include "loops.hpp"
 #include "math.hpp"
+#include "transpose.hpp"
 
 namespace mgx {
 // copy
@@ -106,17 +107,9 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
-// copy
+// copy of rows as columns
 void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const int32_t* const p0 = reinterpret_cast<const int32_t*>(p[0]);
-    int32_t* const p1 = reinterpret_cast<int32_t*>(p[1]);
-    const int64_t s0 = a[5];
-    for_rows<3, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
+    transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
@@ -151,9 +144,9 @@ const Kernel kernels[] = {
 //     p0: arena + 4864
 //     p1: weight 1
 //     p2: arena + 3392
-// step 4: k4 (2, 12, 35, 420, 1, 12, 420, 35, 1), 536 ns
+// step 4: k4 (2, 35, 12, 420, 12, 420, 35), 536 ns
 //     p0: arena
 //     p1: output 0
-// step 5: k4 (2, 12, 15, 180, 1, 12, 180, 15, 1), 344 ns
+// step 5: k4 (2, 15, 12, 180, 12, 180, 15), 344 ns
 //     p0: arena + 3392
 //     p1: output 1

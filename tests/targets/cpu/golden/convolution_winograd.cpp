@@ -35,21 +35,12 @@ int64_t h0_0_scratch(const int64_t* a) { return winograd_scratch(Conv{a[0], a[1]
 }  // namespace mgx
 
 #include "team.hpp"
-#include "loops.hpp"
-#include "math.hpp"
+#include "transpose.hpp"
 
 namespace mgx {
-// copy
+// copy of rows as columns
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[3];
-    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
+    transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
@@ -63,13 +54,13 @@ const Kernel kernels[] = {
 }  // namespace mgx
 
 // bytes: arena 43904, status 64, input 0 25088, output 0 18816, weight 0 147456
-// step 0: k0 (196, 32, 1, 196, 32, 1), 2708 ns
+// step 0: k0 (1, 32, 196, 0, 196, 0, 32), 2708 ns
 //     p0: input 0
 //     p1: arena
 // step 1: k1 (1, 32, 24, 1, 32, 1, 14, 14, 1, 14, 14, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1, 24), 36910 ns
 //     p0: arena
 //     p1: weight 0
 //     p2: arena + 25088
-// step 2: k0 (24, 196, 1, 24, 196, 1), 2081 ns
+// step 2: k0 (1, 196, 24, 0, 24, 0, 196), 2081 ns
 //     p0: arena + 25088
 //     p1: output 0

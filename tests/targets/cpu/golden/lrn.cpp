@@ -1,20 +1,11 @@
 #include "team.hpp"
-#include "loops.hpp"
-#include "math.hpp"
+#include "transpose.hpp"
 #include "lrn.hpp"
 
 namespace mgx {
-// copy
+// copy of rows as columns
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[5];
-    for_rows<3, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
+    transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
 // lrn
@@ -36,12 +27,12 @@ const Kernel kernels[] = {
 }  // namespace mgx
 
 // bytes: arena 11904, status 64, input 0 5920, output 0 5920
-// step 0: k0 (2, 20, 37, 740, 1, 20, 740, 37, 1), 792 ns
+// step 0: k0 (2, 37, 20, 740, 20, 740, 37), 792 ns
 //     p0: input 0
 //     p1: arena
 // step 1: k1 (40, 37, 37, 5), 792 ns
 //     p0: arena
 //     p1: arena + 5952
-// step 2: k0 (2, 37, 20, 740, 1, 37, 740, 20, 1), 4640 ns
+// step 2: k0 (2, 20, 37, 740, 37, 740, 20), 4640 ns
 //     p0: arena + 5952
 //     p1: output 0

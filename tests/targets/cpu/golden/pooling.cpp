@@ -46,21 +46,12 @@ int64_t h0_2_scratch(const int64_t* a) { return 0; }
 }  // namespace mgx
 
 #include "team.hpp"
-#include "loops.hpp"
-#include "math.hpp"
+#include "transpose.hpp"
 
 namespace mgx {
-// copy
+// copy of rows as columns
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[3];
-    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
+    transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
@@ -80,7 +71,7 @@ const Kernel kernels[] = {
 }  // namespace mgx
 
 // bytes: arena 12160, status 64, input 0 5760, output 0 1600, output 1 1600, output 2 1600, output 3 1600
-// step 0: k0 (72, 20, 1, 72, 20, 1), 776 ns
+// step 0: k0 (1, 20, 72, 0, 72, 0, 20), 776 ns
 //     p0: input 0
 //     p1: arena
 // step 1: k1 (1, 20, 1440, 0, 160, 20, 1, 9, 8, 1, 5, 4, 1, 3, 3, 1, 2, 2, 1, 1, 1, 0, 1, 1, 0, 1, 1, 0, 2, 20), 1288 ns
@@ -95,15 +86,15 @@ const Kernel kernels[] = {
 // step 4: k2 (1, 20, 1440, 0, 160, 20, 1, 9, 8, 1, 5, 4, 1, 3, 3, 1, 2, 2, 1, 1, 1, 0, 1, 1, 0, 1, 1, 1, 2, 20), 1288 ns
 //     p0: arena
 //     p1: arena + 10560
-// step 5: k0 (20, 20, 1, 20, 20, 1), 360 ns
+// step 5: k0 (1, 20, 20, 0, 20, 0, 20), 360 ns
 //     p0: arena + 5760
 //     p1: output 0
-// step 6: k0 (20, 20, 1, 20, 20, 1), 360 ns
+// step 6: k0 (1, 20, 20, 0, 20, 0, 20), 360 ns
 //     p0: arena + 7360
 //     p1: output 1
-// step 7: k0 (20, 20, 1, 20, 20, 1), 360 ns
+// step 7: k0 (1, 20, 20, 0, 20, 0, 20), 360 ns
 //     p0: arena + 8960
 //     p1: output 2
-// step 8: k0 (20, 20, 1, 20, 20, 1), 360 ns
+// step 8: k0 (1, 20, 20, 0, 20, 0, 20), 360 ns
 //     p0: arena + 10560
 //     p1: output 3

@@ -52,22 +52,15 @@ int64_t h0_2_scratch(const int64_t* a) { return 0; }
 }  // namespace mgx
 
 #include "team.hpp"
+#include "transpose.hpp"
 #include "loops.hpp"
 #include "math.hpp"
 #include "resize.hpp"
 
 namespace mgx {
-// copy
+// copy of rows as columns
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[5];
-    for_rows<3, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
+    transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
 // copy
@@ -122,7 +115,7 @@ const Kernel kernels[] = {
 }  // namespace mgx
 
 // bytes: arena 87104, status 64, input 0 6840, input 1 192, output 0 26752, output 1 26752, output 2 26752, output 3 560, output 4 336, weight 0 44, weight 1 64, weight 2 88, weight 3 128, weight 4 176, weight 5 256, weight 6 80, weight 7 112, weight 8 56
-// step 0: k0 (2, 45, 19, 855, 1, 45, 855, 19, 1), 884 ns
+// step 0: k0 (2, 19, 45, 855, 45, 855, 19), 884 ns
 //     p0: input 0
 //     p1: arena + 80256
 // step 1: k1 (2, 19, 11, 16, 855, 171, 19, 10, 21, 19, 0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 0, 0, 0, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 7, 8), 1885 ns
@@ -155,13 +148,13 @@ const Kernel kernels[] = {
 //     p0: arena + 81216
 //     p1: weight 8
 //     p2: arena + 80832
-// step 8: k0 (2, 19, 176, 3344, 1, 19, 3344, 176, 1), 2875 ns
+// step 8: k0 (2, 176, 19, 3344, 19, 3344, 176), 2875 ns
 //     p0: arena
 //     p1: output 0
-// step 9: k0 (2, 19, 176, 3344, 1, 19, 3344, 176, 1), 2875 ns
+// step 9: k0 (2, 176, 19, 3344, 19, 3344, 176), 2875 ns
 //     p0: arena + 26752
 //     p1: output 1
-// step 10: k0 (2, 19, 176, 3344, 1, 19, 3344, 176, 1), 2875 ns
+// step 10: k0 (2, 176, 19, 3344, 19, 3344, 176), 2875 ns
 //     p0: arena + 53504
 //     p1: output 2
 // step 11: k4 (2, 5, 7, 35, 1, 5, 35, 7, 1), 256 ns

@@ -36,7 +36,7 @@ def copy_call(read: View, write: View, origin: str = "") -> Call:
     read, write = (replace(v, type=f"uint{8 * v.itemsize}") if v.type in NARROW else v for v in (read, write))
     if _few_planes(read, write):
         return _interleave_call(read, write, origin)
-    if _bytes_transposed(read, write):
+    if _is_transposed(read, write):
         return _transpose_call(read, write, origin)
     return _call(lambda names, scope: names[0], [read], write, "copy", origin)
 
@@ -64,9 +64,9 @@ def _interleave_call(read: View, write: View, origin: str) -> Call:
     return Call(kernel, (read,), (write,), numbers.values, "copy", origin)
 
 
-def _bytes_transposed(read: View, write: View) -> bool:
-    """Whether rows of bytes become columns, as transpose.hpp has it."""
-    if read.itemsize != 1:
+def _is_transposed(read: View, write: View) -> bool:
+    """Whether rows become columns, as transpose.hpp has it."""
+    if read.itemsize not in (1, 4):
         return False
     nest = loops((read, write), lead=0)
     if nest.rank not in (2, 3):
@@ -82,8 +82,10 @@ def _transpose_call(read: View, write: View, origin: str) -> Call:
     numbers = Numbers()
     (*_, rows, columns), (*_, x_row, _), (*_, y_column) = nest.lens, *nest.strides
     fill = Transpose(images, rows, columns, x_image, x_row, y_image, y_column).cpp(numbers)
-    bytes_ = "reinterpret_cast<const uint8_t*>(p[0]), reinterpret_cast<uint8_t*>(p[1])"
-    kernel = Kernel("// copy of rows as columns\n" + function([f"transpose(t, {fill}, {bytes_});"]), ("transpose.hpp",))
+    type = f"uint{8 * read.itemsize}_t"
+    matrices = f"reinterpret_cast<const {type}*>(p[0]), reinterpret_cast<{type}*>(p[1])"
+    text = "// copy of rows as columns\n" + function([f"transpose(t, {fill}, {matrices});"])
+    kernel = Kernel(text, ("transpose.hpp",))
     return Call(kernel, (read,), (write,), numbers.values, "copy", origin)
 
 

@@ -38,6 +38,7 @@
 
 #include "amx.hpp"
 #include "engine.hpp"
+#include "transpose.hpp"
 
 namespace mgx {
 
@@ -145,26 +146,6 @@ struct BatchedDot {
 inline constexpr int64_t dot_scratch(const BatchedDot& d, int64_t size_a, int64_t size_b) {
     const int64_t block = d.a_k == 1 ? 0 : round64(d.k * ROW_BLOCK * size_a);
     return engine_scratch(1) + round64(d.k * 2 * NR * size_b) + block;
-}
-
-// LANES x LANES elements of 4 bytes: dst[c * dst_ld + r] = src[r * src_ld + c].
-template <class T> MGX_INLINE void transpose_square(const T* src, int64_t src_ld, T* dst, int64_t dst_ld) {
-    vec<T> v[LANES];
-    for (int i = 0; i < LANES; ++i) v[i] = load(src + i * src_ld);
-    const auto lane = iota<int32_t>();
-#pragma GCC unroll 8
-    for (int s = 1; s < LANES; s *= 2) {  // swap the off-diagonal s x s blocks of every 2s x 2s block
-        const auto low = select(lane & s, lane - s + LANES, lane);
-        const auto high = select(lane & s, lane + LANES, lane + s);
-#pragma GCC unroll 32
-        for (int i = 0; i < LANES; ++i) {
-            if (i & s) continue;
-            const vec<T> a = v[i], b = v[i + s];
-            v[i] = shuffle(a, b, low);
-            v[i + s] = shuffle(a, b, high);
-        }
-    }
-    for (int i = 0; i < LANES; ++i) store(dst + i * dst_ld, v[i]);
 }
 
 // dst[r * ld + c] = src[r * row + c * col]
