@@ -69,6 +69,36 @@ def test_columns_and_batches():
         assert [i.shape.lens for i in program.main if i.name == "dot"] == [lens]
 
 
+def test_constant_indices():
+    """Of relative positions those that there are; of rows those that are picked, one of them twice."""
+    relative = 20 + np.arange(4)[:, None] - np.arange(4)
+
+    def positions(b: Builder, x: Instruction) -> Instruction:
+        places = b.multibroadcast(b.literal(relative), out_lens=(2, 4, 4))
+        return b.gather_elements(b.relu(b.dot(x, const(b, 2, 8, 40))), places, axis=2)
+
+    def rows(b: Builder, x: Instruction) -> Instruction:
+        return b.gather(b.dot(x, const(b, 2, 8, 3)), b.literal(np.array([[2, 1], [2, 2]])), axis=-2)
+
+    for build, lens, kept in ((positions, (2, 4, 8), (2, 4, 7)), (rows, (2, 9, 8), (2, 2, 3))):
+        program = program_of(build, x=lens)
+        checked(program, SIMPLIFY)
+        assert [i.shape.lens for i in program.main if i.name == "dot"] == [kept]
+
+
+@pytest.mark.parametrize("indices", [[-1, 2], [0, 8], [3, 9]])
+def test_indices_that_are_no_few_rows(indices: list[int]):
+    """From the end, far apart, and out of range, which stays an error."""
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        return b.gather(b.dot(x, const(b, 8, 3)), b.literal(np.array(indices)), axis=0)
+
+    program = program_of(build, x=(9, 8))
+    before = str(program.main)
+    slice_first(program.main)
+    assert str(program.main) == before
+
+
 @pytest.mark.parametrize(
     "case", ["read elsewhere", "returned", "most rows", "summed rows", "other rows", "no product", "softmax"]
 )

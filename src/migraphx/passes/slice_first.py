@@ -1,4 +1,4 @@
-"""Of a value whose few rows alone are read, only these are computed."""
+"""Of a value whose few rows alone are read, by a slice or by constant indices, only these are computed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import NamedTuple
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.size import is_open
+from migraphx.ops.indexing import Gather, GatherElements
 from migraphx.ops.matmul import Dot
 from migraphx.ops.movement import Multibroadcast, Reshape, Reshaping, Slice, Squeeze, Transpose
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction, Softmax
+from migraphx.passes.constants import broadcast_literal, compact, is_constant
 from migraphx.passes.interface import Refusals
 from migraphx.passes.rewrite import remove_unused, substitute
 from migraphx.passes.simplify_reshapes import again, groups
@@ -31,7 +33,8 @@ class Rows(NamedTuple):
 def slice_first(module: Module) -> Refusals:
     """Slice what products read instead of what is computed of them, where nobody reads the rest.
 
-    The last layer of a classifier that looks at its first token alone is computed for that token.
+    The last layer of a classifier that looks at its first token alone is computed for that token, and of relative
+    positions (DeBERTa's) those that there are among so many tokens.
 
     before:
         w = @param:w -> float_type, {1, 8, 16}, {128, 16, 1}
@@ -62,7 +65,10 @@ def slice_first(module: Module) -> Refusals:
             made[ins] = _again(b, ins, inputs, rows)
         elif isinstance(ins.op, Slice) and ins.inputs[0] in made:
             substitute(ins, made[ins.inputs[0]])
-    remove_unused(module, [ins for ins in module if ins in read or isinstance(ins.op, Slice)])
+        elif isinstance(ins.op, (Gather, GatherElements)) and ins.inputs[0] in made:
+            b = Builder(module, before=ins, origin=ins.origin)
+            substitute(ins, _gathered(b, ins, made[ins.inputs[0]]))
+    remove_unused(module, [ins for ins in module if ins in read or isinstance(ins.op, (Slice, Gather, GatherElements))])
     return []
 
 
@@ -81,19 +87,40 @@ def _read(module: Module) -> dict[Instruction, Rows]:
 
 def _wanted(user: Instruction, ins: Instruction, found: dict[Instruction, Rows]) -> Rows | None:
     """The rows of `ins` that a user reads, alike at all places where it reads it; None: all."""
-    if isinstance(user.op, Slice):
-        spans, lens = user.op.spans(ins.shape.lens), ins.shape.lens
-        cut = {a: s for a, s in spans.items() if is_open(lens[a]) or s.length != lens[a]}
-        if len(cut) != 1 or is_open(lens):
-            return None
-        ((axis, span),) = cut.items()
-        few = 0 < span.length * FEWER <= lens[axis]
-        return Rows(axis, span.start, span.stop, lens[axis]) if few else None
+    if isinstance(user.op, (Slice, Gather, GatherElements)):
+        cut = None if is_open(ins.shape.lens) else _spanned(user, ins)
+        few = cut is not None and 0 < (cut.stop - cut.start) * FEWER <= cut.length
+        return cut if few else None
     rows = found.get(user)
     if rows is None:
         return None
     wanted = {_of_input(user, k, rows) for k, i in enumerate(user.inputs) if i is ins}
     return wanted.pop() if len(wanted) == 1 else None
+
+
+def _spanned(user: Instruction, ins: Instruction) -> Rows | None:
+    """The rows of `ins` from the first to the last one that a slice, or constant indices, take of one axis."""
+    lens = ins.shape.lens
+    if isinstance(user.op, Slice):
+        cut = [(a, s) for a, s in user.op.spans(lens).items() if s.length != lens[a]]
+        return Rows(cut[0][0], cut[0][1].start, cut[0][1].stop, lens[cut[0][0]]) if len(cut) == 1 else None
+    assert isinstance(user.op, (Gather, GatherElements))
+    data, indices = user.inputs
+    axis = user.op.axis % len(lens)
+    if data is not ins or indices is ins or not is_constant(indices) or not indices.shape.elements:
+        return None
+    value = compact(indices)
+    if value.min() < 0 or value.max() >= lens[axis]:  # from the end, or an error
+        return None
+    return Rows(axis, int(value.min()), int(value.max()) + 1, lens[axis])
+
+
+def _gathered(b: Builder, ins: Instruction, cut: Instruction) -> Instruction:
+    """What constant indices take of the rows that are left."""
+    assert isinstance(ins.op, (Gather, GatherElements))
+    value = compact(ins.inputs[1])
+    indices = broadcast_literal(b, value - value.min(), ins.inputs[1].shape.lens)
+    return again(b, ins, [cut, indices])
 
 
 def _of_input(ins: Instruction, k: int, rows: Rows) -> Rows | None:
