@@ -108,6 +108,14 @@ def distilbert() -> nn.Module:
     return Field(library.DistilBertModel(library.DistilBertConfig()), "last_hidden_state")
 
 
+def deberta() -> nn.Module:
+    """A small DeBERTa, which attends to relative positions: 6 layers of 384; the last hidden state."""
+    library = import_transformers()
+    sizes = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1536}
+    config = library.DebertaV2Config(**sizes, relative_attention=True, pos_att_type=["p2c", "c2p"])
+    return Field(library.DebertaV2Model(config), "last_hidden_state")
+
+
 def deit_tiny() -> nn.Module:
     """A vision transformer of 12 layers of 192, patches of 16."""
     transformer = import_torchvision().models.VisionTransformer
@@ -156,6 +164,7 @@ ALSO = (
     _vision("swin_t"),
     Case("deit_tiny", deit_tiny, _picture, image=True),
     Case("distilbert", distilbert, _tokens(128, 30522), image=False),
+    Case("deberta", deberta, _tokens(128, 30522), image=False),
 )
 """Others of the same families."""
 CASES = {case.name: case for case in (*MAIN, *ALSO)}

@@ -17,6 +17,7 @@ SHARED = [
     test_pointwise_reduce.test_values_that_wait_in_the_output,
     test_pointwise_reduce.test_empty,
     test_movement_indexing.test_movement,
+    test_movement_indexing.test_rows_that_become_columns,
     test_control.test_a_slice_outside_is_an_error,
     test_dynamic.test_dynamic_equals_static_for_random_sizes,
     test_dynamic.test_sizes_that_depend_on_data,
