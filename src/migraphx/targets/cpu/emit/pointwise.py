@@ -65,15 +65,17 @@ def _interleave_call(read: View, write: View, origin: str) -> Call:
 
 
 def _is_transposed(read: View, write: View) -> bool:
-    """Whether rows become columns, as transpose.hpp has it."""
+    """Whether rows become columns, as transpose.hpp has it: at any lengths, so that open ones are not compared."""
     if read.itemsize not in (1, 4):
         return False
     nest = loops((read, write), lead=0)
     if nest.rank not in (2, 3):
         return False
-    (x_row, x_column), (y_row, y_column) = (s[-2:] for s in nest.strides)
+    (x_row, x_column), (y_row, y_column) = ([hint_of(n) for n in s[-2:]] for s in nest.strides)
+    if is_open((nest.strides[0][-1], nest.strides[1][-2])):
+        return False
     follow = x_column == 1 and y_row == 1 and x_row != 0 and y_column not in (0, 1)
-    return follow and nest.lens[-2] >= SHORT_ROW and nest.lens[-1] >= SHORT_ROW
+    return follow and min(map(hint_of, nest.lens[-2:])) >= SHORT_ROW
 
 
 def _transpose_call(read: View, write: View, origin: str) -> Call:
