@@ -46,7 +46,7 @@ PROGRAM = 5120  # elements that it takes then, about
 SHORT = 1024  # elements of a row that one warp holds
 WARP = 4096  # bytes of a longer row that a warp holds
 MOST_HELD = 53 * 1024  # elements of a row that a program of 512 threads holds
-LONG_FLOATS = 24 * 1024  # of 4 bytes, beside which more threads have room for what rows share
+LONG_FLOATS = 24 * 1024  # of a row, beside which more threads have room for what rows share
 MOST_ASKED = 40 * 1024  # elements of a row that leave room to ask for another one
 
 
@@ -137,10 +137,11 @@ def _held(rows: int, length: int, nbytes: int, itemsize: int, vector: int, share
     512 threads, which have no registers left for what rows share, 1,801.
     """
     warps = max(power_of_two(blocks(nbytes, WARP)), min(power_of_two(blocks(nbytes, WARP // 2)), 4))
-    warps = min(warps, 32 if shared and itemsize == 4 and length >= LONG_FLOATS else 16)
+    elements = nbytes // itemsize  # of all views
+    warps = min(warps, 32 if shared and itemsize == 4 and elements >= LONG_FLOATS else 16)
     width = warps * 32 * (VECTOR // itemsize)
     behind = PROGRAMS * 8 // warps  # of a processor's programs
-    asks = warps >= 8 and itemsize <= 2 and length <= MOST_ASKED and rows >= 2 * behind
+    asks = warps >= 8 and itemsize <= 2 and elements <= MOST_ASKED and rows >= 2 * behind
     ahead = behind if asks else 0
     return Plan(1, width, warps, pieces=blocks(length, width), vector=vector, late=rows >= PROGRAMS, ahead=ahead)
 
