@@ -93,8 +93,6 @@ int64_t h0_1_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], 
 #include "team.hpp"
 #include "interleave.hpp"
 #include "transpose.hpp"
-#include "loops.hpp"
-#include "math.hpp"
 
 namespace mgx {
 // copy of planes
@@ -107,32 +105,17 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
-// copy
-void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[3];
-    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
-}
-
 void k0(const Team&, char* const*, const int64_t*, char*);
 void h0_0(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_0_scratch(const int64_t*);
 void h0_1(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_1_scratch(const int64_t*);
 void k3(const Team&, char* const*, const int64_t*, char*);
-void k4(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
     {k0, nullptr},
     {h0_0, h0_0_scratch, true},
     {h0_1, h0_1_scratch, true},
     {k3, nullptr},
-    {k4, nullptr},
 };
 
 }  // namespace mgx
@@ -159,6 +142,6 @@ const Kernel kernels[] = {
 // step 4: k3 (1, 2160, 64, 0, 64, 0, 2160), 55496 ns
 //     p0: arena
 //     p1: output 0
-// step 5: k4 (3, 8640, 1, 3, 8640, 1), 10568 ns
+// step 5: k3 (1, 8640, 3, 0, 3, 0, 8640), 10568 ns
 //     p0: arena + 656640
 //     p1: output 1

@@ -59,8 +59,6 @@ int64_t h0_1_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[
 
 #include "team.hpp"
 #include "transpose.hpp"
-#include "loops.hpp"
-#include "math.hpp"
 
 namespace mgx {
 // copy of rows as columns
@@ -68,45 +66,15 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
-// copy
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s1 = a[5];
-    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch(p0 + o[0] + i, n);
-            put_strided(p1 + o[1] + i * s1, s1, v0, n);
-        });
-    });
-}
-
-// copy
-void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[3];
-    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
-}
-
 void k0(const Team&, char* const*, const int64_t*, char*);
 void h0_0(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_0_scratch(const int64_t*);
-void k2(const Team&, char* const*, const int64_t*, char*);
 void h0_1(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_1_scratch(const int64_t*);
-void k4(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
     {k0, nullptr},
     {h0_0, h0_0_scratch},
-    {k2, nullptr},
     {h0_1, h0_1_scratch},
-    {k4, nullptr},
 };
 
 }  // namespace mgx
@@ -119,16 +87,16 @@ const Kernel kernels[] = {
 //     p0: arena
 //     p1: weight 0
 //     p2: arena + 5056
-// step 2: k2 (6, 25, 25, 1, 1, 6), 260 ns
+// step 2: k0 (1, 6, 25, 0, 25, 0, 6), 260 ns
 //     p0: input 1
 //     p1: arena
-// step 3: k3 (1, 6, 6, 2, 6, 1, 5, 5, 1, 3, 3, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 6), 615 ns
+// step 3: k2 (1, 6, 6, 2, 6, 1, 5, 5, 1, 3, 3, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 6), 615 ns
 //     p0: arena
 //     p1: weight 1
 //     p2: arena + 640
 // step 4: k0 (1, 63, 20, 0, 20, 0, 63), 704 ns
 //     p0: arena + 5056
 //     p1: output 0
-// step 5: k4 (6, 9, 1, 6, 9, 1), 221 ns
+// step 5: k0 (1, 9, 6, 0, 6, 0, 9), 221 ns
 //     p0: arena + 640
 //     p1: output 1

@@ -77,22 +77,14 @@ int64_t h0_1_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[
 }  // namespace mgx
 
 #include "team.hpp"
+#include "transpose.hpp"
 #include "loops.hpp"
 #include "math.hpp"
-#include "transpose.hpp"
 
 namespace mgx {
-// copy
+// copy of rows as columns
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
-    int8_t* const p1 = reinterpret_cast<int8_t*>(p[1]);
-    const int64_t s1 = a[8];
-    for_rows<3, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch(p0 + o[0] + i, n);
-            put_strided(p1 + o[1] + i * s1, s1, v0, n);
-        });
-    });
+    transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint8_t*>(p[0]), reinterpret_cast<uint8_t*>(p[1]));
 }
 
 // copy
@@ -130,7 +122,7 @@ const Kernel kernels[] = {
 }  // namespace mgx
 
 // bytes: arena 5312, status 64, input 0 420, output 0 3360, output 1 1440, weight 0 4224, weight 1 1728
-// step 0: k0 (2, 6, 35, 210, 35, 1, 210, 1, 6), 242 ns
+// step 0: k0 (2, 6, 35, 210, 35, 210, 6), 242 ns
 //     p0: input 0
 //     p1: arena + 4864
 // step 1: k1 (70, 6, 6, 1, 8, 1), 242 ns

@@ -72,21 +72,8 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
-// copy
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    const int64_t s0 = a[3];
-    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
-}
-
 // 
-void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     float* const p0 = reinterpret_cast<float*>(p[0]);
     for_rows<2, 1>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
         for_lanes(begin, end, [&](int64_t i, auto n) {
@@ -97,7 +84,7 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 // 
-void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     float* const p0 = reinterpret_cast<float*>(p[0]);
     for_rows<1, 1>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
         for_lanes(begin, end, [&](int64_t i, auto n) {
@@ -108,7 +95,7 @@ void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 // copy
-void k6(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t s0 = a[7];
@@ -123,20 +110,18 @@ void k6(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 void k0(const Team&, char* const*, const int64_t*, char*);
 void h0_0(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_0_scratch(const int64_t*);
-void k2(const Team&, char* const*, const int64_t*, char*);
 void h0_1(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_1_scratch(const int64_t*);
+void k3(const Team&, char* const*, const int64_t*, char*);
 void k4(const Team&, char* const*, const int64_t*, char*);
 void k5(const Team&, char* const*, const int64_t*, char*);
-void k6(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
     {k0, nullptr},
     {h0_0, h0_0_scratch},
-    {k2, nullptr},
     {h0_1, h0_1_scratch},
+    {k3, nullptr},
     {k4, nullptr},
     {k5, nullptr},
-    {k6, nullptr},
 };
 
 }  // namespace mgx
@@ -161,33 +146,33 @@ const Kernel kernels[] = {
 //     p0: arena
 //     p1: weight 3
 //     p2: arena + 12528
-// step 5: k2 (5, 8, 1, 5, 8, 1), 216 ns
+// step 5: k0 (1, 8, 5, 0, 5, 0, 8), 216 ns
 //     p0: input 1
 //     p1: arena
-// step 6: k3 (1, 8, 5, 1, 8, 1, 1, 5, 1, 1, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 10), 264 ns
+// step 6: k2 (1, 8, 5, 1, 8, 1, 1, 5, 1, 1, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 10), 264 ns
 //     p0: arena
 //     p1: weight 4
 //     p2: arena + 16768
-// step 7: k4 (4, 5, 10, 1), 208 ns
+// step 7: k3 (4, 5, 10, 1), 208 ns
 //     p0: arena + 16788
 // step 8: k0 (1, 8, 30, 0, 30, 0, 8), 296 ns
 //     p0: input 2
 //     p1: arena + 15808
-// step 9: k5 (3072, 1), 814 ns
+// step 9: k4 (3072, 1), 814 ns
 //     p0: arena
-// step 10: k6 (2, 12, 4, 3, 144, -1, 36, 12, 1536, 128, 32, 1), 315 ns
+// step 10: k5 (2, 12, 4, 3, 144, -1, 36, 12, 1536, 128, 32, 1), 315 ns
 //     p0: input 3 + 44
 //     p1: arena
-// step 11: k3 (1, 8, 6, 2, 8, 1, 5, 6, 1, 7, 9, 1, 3, 4, 1, 1, 1, 1, 1, 1, 0, 2, 3, 1, 6), 1110 ns
+// step 11: k2 (1, 8, 6, 2, 8, 1, 5, 6, 1, 7, 9, 1, 3, 4, 1, 1, 1, 1, 1, 1, 0, 2, 3, 1, 6), 1110 ns
 //     p0: arena + 15808
 //     p1: arena
 //     p2: arena + 14272
-// step 12: k2 (5, 99, 1, 5, 99, 1), 398 ns
+// step 12: k0 (1, 99, 5, 0, 5, 0, 99), 398 ns
 //     p0: arena + 12288
 //     p1: output 0
-// step 13: k2 (5, 9, 1, 5, 9, 1), 218 ns
+// step 13: k0 (1, 9, 5, 0, 5, 0, 9), 218 ns
 //     p0: arena + 16768
 //     p1: output 1
-// step 14: k2 (6, 63, 1, 6, 63, 1), 351 ns
+// step 14: k0 (1, 63, 6, 0, 6, 0, 63), 351 ns
 //     p0: arena + 14272
 //     p1: output 2

@@ -65,7 +65,7 @@ def _interleave_call(read: View, write: View, origin: str) -> Call:
 
 
 def _is_transposed(read: View, write: View) -> bool:
-    """Whether rows become columns, as transpose.hpp has it: at any lengths, so that open ones are not compared."""
+    """Whether rows become columns, as transpose.hpp has it: of any lengths, so that one form serves all."""
     if read.itemsize not in (1, 4):
         return False
     nest = loops((read, write), lead=0)
@@ -74,8 +74,7 @@ def _is_transposed(read: View, write: View) -> bool:
     (x_row, x_column), (y_row, y_column) = ([hint_of(n) for n in s[-2:]] for s in nest.strides)
     if is_open((nest.strides[0][-1], nest.strides[1][-2])):
         return False
-    follow = x_column == 1 and y_row == 1 and x_row != 0 and y_column not in (0, 1)
-    return follow and min(map(hint_of, nest.lens[-2:])) >= SHORT_ROW
+    return x_column == 1 and y_row == 1 and x_row != 0 and y_column not in (0, 1)
 
 
 def _transpose_call(read: View, write: View, origin: str) -> Call:
