@@ -175,4 +175,4 @@ def build(name: str, batch: int = 1) -> tuple[nn.Module, tuple[Tensor, ...]]:
     case = CASES[name]
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return randomize(case.build()), case.inputs(batch)
+        return randomize(case.build()).requires_grad_(False), case.inputs(batch)
