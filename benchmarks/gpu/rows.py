@@ -113,6 +113,8 @@ CASES: dict[str, Case] = {
     "sum of columns 65536x64 float": Case(summed(0), Shape("float", (65536, 64))),
     "sum of channels 32x256x56x56 half": Case(summed(0, 2, 3), Shape("half", (32, 256, 56, 56))),
     "means of 32x2048x7x7 half": Case(lambda b, x: b.reduce_mean(x, axes=(2, 3)), Shape("half", (32, 2048, 7, 7))),
+    "softmax of long rows 1024x128256 half": Case(lambda b, x: b.softmax(x, axis=1), Shape("half", (1024, 128256))),
+    "softmax of long rows 1024x128256 float": Case(lambda b, x: b.softmax(x, axis=1), Shape("float", (1024, 128256))),
     "softmax of few rows 4x1048576 float": Case(lambda b, x: b.softmax(x, axis=1), Shape("float", (4, 1 << 20))),
     "softmax of channels 8x96x56x56 half": Case(lambda b, x: b.softmax(x, axis=1), Shape("half", (8, 96, 56, 56))),
 }  # fmt: skip

@@ -19,6 +19,7 @@ from migraphx.passes.rewrite import remove_unused, substitute
 from migraphx.passes.simplify_reshapes import again, groups
 
 FEWER = 2  # times: what is read of a value has so few rows
+TAKES_ROWS = (Slice, Gather, GatherElements)
 
 
 class Rows(NamedTuple):
@@ -63,12 +64,9 @@ def slice_first(module: Module) -> Refusals:
             wanted = [_of_input(ins, k, rows) for k in range(len(ins.inputs))]
             inputs = [_cut(b, i, made, want) for i, want in zip(ins.inputs, wanted, strict=True)]
             made[ins] = _again(b, ins, inputs, rows)
-        elif isinstance(ins.op, Slice) and ins.inputs[0] in made:
-            substitute(ins, made[ins.inputs[0]])
-        elif isinstance(ins.op, (Gather, GatherElements)) and ins.inputs[0] in made:
-            b = Builder(module, before=ins, origin=ins.origin)
-            substitute(ins, _gathered(b, ins, made[ins.inputs[0]]))
-    remove_unused(module, [ins for ins in module if ins in read or isinstance(ins.op, (Slice, Gather, GatherElements))])
+        elif isinstance(ins.op, TAKES_ROWS) and ins.inputs[0] in made:
+            substitute(ins, _taken(module, ins, made[ins.inputs[0]]))
+    remove_unused(module, [ins for ins in module if ins in read or isinstance(ins.op, TAKES_ROWS)])
     return []
 
 
@@ -87,7 +85,7 @@ def _read(module: Module) -> dict[Instruction, Rows]:
 
 def _wanted(user: Instruction, ins: Instruction, found: dict[Instruction, Rows]) -> Rows | None:
     """The rows of `ins` that a user reads, alike at all places where it reads it; None: all."""
-    if isinstance(user.op, (Slice, Gather, GatherElements)):
+    if isinstance(user.op, TAKES_ROWS):
         cut = None if is_open(ins.shape.lens) else _spanned(user, ins)
         few = cut is not None and 0 < (cut.stop - cut.start) * FEWER <= cut.length
         return cut if few else None
@@ -115,10 +113,11 @@ def _spanned(user: Instruction, ins: Instruction) -> Rows | None:
     return Rows(axis, int(value.min()), int(value.max()) + 1, lens[axis])
 
 
-def _gathered(b: Builder, ins: Instruction, cut: Instruction) -> Instruction:
-    """What constant indices take of the rows that are left."""
-    assert isinstance(ins.op, (Gather, GatherElements))
-    value = compact(ins.inputs[1])
+def _taken(module: Module, ins: Instruction, cut: Instruction) -> Instruction:
+    """What a slice, or constant indices, take of the rows that are left: all, or what lies at less high indices."""
+    if isinstance(ins.op, Slice):
+        return cut
+    b, value = Builder(module, before=ins, origin=ins.origin), compact(ins.inputs[1])
     indices = broadcast_literal(b, value - value.min(), ins.inputs[1].shape.lens)
     return again(b, ins, [cut, indices])
 

@@ -4,7 +4,7 @@
 //
 //   transpose(team, params, x, y)
 //
-// Threads take blocks of the longer side, so that all of the other one is on both sides whole lines of the cache.
+// Threads take blocks of the longer side, so wide that whole cache lines are read and written.
 #pragma once
 
 #include "team.hpp"

@@ -27,7 +27,7 @@ from migraphx.targets.cpu.pack.conv import pack_depthwise
 
 BETWEEN = 1 << 16  # bytes of an image between two convolutions, for each multiply-add that makes an element of it,
 # from which on they take turns: of fewer a cache holds most, of deeper ones the time to write and read them is little
-LEAST_DEPTH = 16
+LEAST_DEPTH = 16  # multiply-adds: shallower products count as so deep
 
 
 def depthwise(ctx: LoweringContext, c: Contraction, source: View, window: Window, epilogue: Epilogue) -> None:

@@ -47,7 +47,7 @@ SHORT = 1024  # elements of a row that one warp holds
 WARP = 4096  # bytes of a longer row that a warp holds
 MOST_HELD = 53 * 1024  # elements of a row that a program of 512 threads holds
 LONG_FLOATS = 24 * 1024  # of a row, beside which more threads have room for what rows share
-MOST_ASKED = 40 * 1024  # elements of a row that leave room to ask for another one
+LONGEST_BEHIND = 40 * 1024  # elements of a row that leave registers to ask for another one
 
 
 def plan(
@@ -141,7 +141,7 @@ def _held(rows: int, length: int, nbytes: int, itemsize: int, vector: int, share
     warps = min(warps, 32 if shared and itemsize == 4 and elements >= LONG_FLOATS else 16)
     width = warps * 32 * (VECTOR // itemsize)
     behind = PROGRAMS * 8 // warps  # of a processor's programs
-    asks = warps >= 8 and itemsize <= 2 and elements <= MOST_ASKED and rows >= 2 * behind
+    asks = warps >= 8 and itemsize <= 2 and elements <= LONGEST_BEHIND and rows >= 2 * behind
     ahead = behind if asks else 0
     return Plan(1, width, warps, pieces=blocks(length, width), vector=vector, late=rows >= PROGRAMS, ahead=ahead)
 
