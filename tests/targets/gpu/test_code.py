@@ -103,6 +103,10 @@ FAMILIES: dict[str, tuple[Callable[..., Outputs], tuple[Shape, ...]]] = {
     "4 bits, one row": (int4, (Shape("float", (1, 1024)),)),
     "convolution": (lambda b, x: conv(b, x, 128, 64, 3, 3), (image(4, 64, 28),)),
     "split convolution": (lambda b, x: conv(b, x, 512, 512, 3, 3), (image(1, 512, 7),)),
+    "larger images": (
+        lambda b, x: conv(b, b.resize(x, sizes=(2, 640, 64, 64)), 640, 640, 3, 3),
+        (image(2, 640, 32),),
+    ),
     "few channels": (lambda b, x: conv(b, x, 64, 3, 7, 7), (image(1, 3, 56),)),
     "depthwise": (lambda b, x: conv(b, x, 96, 1, 3, 3, group=96), (image(1, 96, 28),)),
     "attention": (lambda b, q, k, v: b.attention(q, k, v, causal=True), (heads(1, 12, 384, 64),) * 3),

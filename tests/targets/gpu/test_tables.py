@@ -34,7 +34,7 @@ KERNELS = {
     "product": {"product", "vector", "described", LIBRARY, DNN, "int4", "int4 vector"},
     "gated": {"described", APART},
     "chained": {"chained", APART},
-    "convolution": {"convolution", "flat", "rows", "lined", DNN},
+    "convolution": {"convolution", "described", "flat", "rows", "lined", DNN},
     "depthwise": {"depthwise", "strips"},
     "attention": {"attention", "whole heads"},
 }

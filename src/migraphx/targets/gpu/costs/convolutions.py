@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Protocol
 
 from migraphx.targets.common.epilogue import Window
@@ -60,6 +61,9 @@ class Convolution(Protocol):
     def group(self) -> int: ...
 
     @property
+    def matrices(self) -> int: ...
+
+    @property
     def window(self) -> Window: ...
 
     def steps(self, config: Config) -> int: ...
@@ -78,10 +82,8 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
         config = Config(name, tm, tn, tk, 1, warps, stages)
         if too_large or too_deep or config.shared(itemsize) > facts.shared:
             continue
-        tiles, steps = conv.group * -(-conv.rows // tm) * -(-conv.columns // tn), conv.steps(config)
-        for split in SPLITS:
-            if split == 1 or (tiles * split <= 2 * facts.processors and steps >= split * LEAST_STEPS):
-                found.append(replace(config, split=split))
+        tiles = conv.matrices * -(-conv.rows // tm) * -(-conv.columns // tn)
+        found += [config, *divided(config, tiles, conv.steps(config), facts)]
     if kernel == "flat" and conv.line and (type in ("half", "bf16", "float") or conv.short):
         depth = max(16, 1 << (conv.line - 1).bit_length())
         found += [
@@ -90,6 +92,56 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
             if (tn <= 16 or tn < 2 * conv.columns) and depth <= MOST_LINE
         ]
     return found or [Config(kernel, *smallest(type))]
+
+
+DESCRIBED = "described"  # boxes of pixels, by the hardware's own copies (emit/boxes.py)
+BOXES = (  # pixels, channels, depth, warps, stages
+    (128, 128, 64, 4, 4), (256, 128, 64, 8, 3), (128, 256, 64, 8, 3), (128, 128, 64, 8, 4), (128, 64, 64, 4, 4),
+    (64, 128, 64, 4, 4), (256, 64, 64, 4, 4), (64, 64, 64, 4, 6),
+)  # fmt: skip
+
+
+def described_convolutions(conv: Convolution, facts: Facts) -> list[Config]:
+    """Candidates where tensor descriptors can be made of images and weights."""
+    if not facts.descriptors:
+        return []
+    found = list[Config]()
+    for m, n, k, warps, stages in BOXES:
+        config = Config(DESCRIBED, m, n, k, 1, warps, stages)
+        too_large = m >= 2 * conv.rows or (n > 64 and n >= 2 * conv.columns)
+        if too_large or conv.channels % k or config.shared(conv.x.itemsize) > facts.shared:
+            continue
+        tiles = conv.matrices * boxes(conv, box_of(conv, m)) * -(-conv.columns // n)
+        found += [config, *divided(config, tiles, conv.steps(config), facts)]
+    return found
+
+
+def divided(config: Config, tiles: int, steps: int, facts: Facts) -> list[Config]:
+    """The same with the depth in parts, where they are no more than the device holds at once, and no part is short."""
+    most = 2 * facts.processors
+    return [replace(config, split=s) for s in SPLITS if 1 < s <= most // tiles and steps >= s * LEAST_STEPS]
+
+
+def box_of(conv: Convolution, count: int) -> tuple[int, int, int]:
+    """Images, lines and pixels of a line, powers of two, of boxes of `count` pixels: the fewest, then the widest."""
+    images, high, wide = (1 << (n - 1).bit_length() for n in (conv.x.lens[0], *conv.window.out[1:]))
+    found = [
+        (count // (h * w), h, w)
+        for w in powers(min(wide, count))
+        for h in powers(min(high, count // w))
+        if count // (h * w) <= images
+    ]
+    return min(found, key=lambda box: (boxes(conv, box), -box[2], -box[1]))
+
+
+def powers(most: int) -> list[int]:
+    """The powers of two up to `most`."""
+    return [1 << n for n in range(most.bit_length())]
+
+
+def boxes(conv: Convolution, box: tuple[int, int, int]) -> int:
+    """How many boxes the output is."""
+    return prod(-(-n // b) for n, b in zip((conv.x.lens[0], *conv.window.out[1:]), box, strict=True))
 
 
 LINED = "lined"  # of a copy whose rows of windows are vectors (lower/convolution.py: lined_up)
@@ -120,11 +172,13 @@ def shallow(type: str) -> tuple[tuple[int, ...], ...]:
 def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) -> float:
     """Microseconds; as a product of the steps' depth whose first operand is read from memory once."""
     depth, itemsize, type = conv.steps(config) * config.k, conv.x.itemsize, conv.x.type
-    shape = (conv.group, conv.rows, conv.columns, depth)
+    rows = boxes(conv, box_of(conv, config.m)) * config.m if config.kernel == DESCRIBED else conv.rows
+    shape = (conv.matrices, rows, conv.columns, depth)
     wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
     cost = product_cost(config, shape, type, itemsize, wide, result)
-    traffic = (conv.x.elements * itemsize + conv.group * conv.rows * conv.columns * result) / facts.bandwidth
-    gathered = {"flat": 3.0, "rows": 1.5}.get(config.kernel, 1.0)  # loads of single elements
+    traffic = (conv.x.elements * itemsize + conv.matrices * conv.rows * conv.columns * result) / facts.bandwidth
+    # beside loads of whole vectors: of single elements, of rows of windows, of boxes
+    gathered = {"flat": 3.0, "rows": 1.5, DESCRIBED: 0.75}.get(config.kernel, 1.0)
     copy = LAUNCH + LATENCY + 3 * conv.x.elements * itemsize / facts.bandwidth * 1e6 if config.kernel == LINED else 0.0
     return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH + copy
 

@@ -18,6 +18,7 @@ from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, read
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
     Beside,
+    Fetched,
     add_parts_call,
     ask_for_columns,
     assume_some,
@@ -39,10 +40,26 @@ EXACT = 1 << 24  # up to which float has all whole numbers
 
 
 @dataclass(frozen=True)
+class Upsampled:
+    """Each pixel of an image becomes `times` pixels of the output, each by weights of its own, along the last two axes.
+
+    The windows of position p along an axis begin (p + late) // times pixels later than those of the first.
+    """
+
+    times: tuple[int, ...]
+    late: tuple[int, ...]
+
+    @property
+    def positions(self) -> int:
+        return prod(self.times)
+
+
+@dataclass(frozen=True)
 class Conv:
     """A convolution of `x` {N, C, spatial...}, channels last, with weights {OC, taps, w_tap}, w_tap >= C / group.
 
-    `tight` makes the same weights without gaps, as libraries take them, where `w` has some.
+    `tight` makes the same weights without gaps, as libraries take them, where `w` has some. `upsampled`: the weights
+    are {positions x OC, taps, w_tap}, and the output has so many pixels for each that the window has.
     """
 
     x: View
@@ -50,6 +67,7 @@ class Conv:
     window: Window
     group: int
     tight: Callable[[], View] | None = None
+    upsampled: Upsampled | None = None
 
     @property
     def at_hand(self) -> Conv:
@@ -75,9 +93,14 @@ class Conv:
         return self.x.lens[0] * prod(self.window.out)
 
     @property
+    def matrices(self) -> int:
+        """Products of matrices that it is: of its groups, or of the positions in what a pixel becomes."""
+        return self.group * (self.upsampled.positions if self.upsampled else 1)
+
+    @property
     def columns(self) -> int:
         """Of a group, in the output."""
-        return self.w.lens[0] // self.group
+        return self.w.lens[0] // self.matrices
 
     @property
     def line(self) -> int:
@@ -124,7 +147,16 @@ def find_windows(shell: Shell, conv: Conv, row: str = "row") -> str:
     """A line that finds the windows of `row`; what functions of kernels/convolution.py take of them."""
     texts, found = window_texts(shell, conv.window, conv.x), "image, at0, at1, at2"
     shell.lines.append(f"{found} = corner({row}, {texts['size']}, {texts['out']}, {texts['stride']}, {texts['pad']})")
+    shell.lines += [f"at{axis} += {late}" for axis, late in zip((1, 2), later(conv), strict=True) if late != "0"]
     return f"{found}, {texts['size']}, {texts['dilation']}"
+
+
+def later(conv: Conv) -> tuple[str, str]:
+    """How much later than those of the first the windows of a program's position in what a pixel becomes begin."""
+    if conv.upsampled is None:
+        return "0", "0"
+    (s1, s2), (late1, late2) = conv.upsampled.times, conv.upsampled.late
+    return f"(matrix // {s2} + {late1}) // {s1}", f"(matrix % {s2} + {late2}) // {s2}"
 
 
 def conv_calls(
@@ -132,7 +164,7 @@ def conv_calls(
     beside: Beside | None = None,
 ) -> list[GpuCall]:  # fmt: skip
     """The convolution with its epilogue, whose rows are pixels; `parts` {split, rows, OC} as for products."""
-    shell, sums = Shell(), sums_type(conv.x.type)
+    shell = Shell()
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
     rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns, fine=True)
     steps, each = conv.steps(config), -(-conv.steps(config) // config.split)
@@ -140,12 +172,10 @@ def conv_calls(
     shell.lines += [f"tiles_m, tiles_n = tl.cdiv({rows}, BM), tl.cdiv({cols}, BN)"]
     begin, end = part_of_depth(shell, config, each, count, loose=True)
     assume_some(shell, config, steps, each, begin, end)
-    at = "tl.program_id(0)"
     w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE, fine=True)
+    at = find_matrix(shell, conv, w, f"{cols} * {w_col}")
     if conv.group > 1:
-        shell.lines += [f"group = {at} // (tiles_m * tiles_n)", f"at = {at} % (tiles_m * tiles_n)"]
-        shell.lines += [f"{x} += group * {shell.size(conv.channels, fine=True)}", f"{w} += group * {cols} * {w_col}"]
-        at = "at"
+        shell.lines.append(f"{x} += matrix * {shell.size(conv.channels, fine=True)}")
     shell.lines += [
         f"tile_m, tile_n = tile_of({at}, tiles_m, tiles_n, GROUP)",
         "row = tile_m * BM + tl.arange(0, BM)",
@@ -158,9 +188,9 @@ def conv_calls(
         pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
     short = config.kernel == "rows" and conv.short
     kind = "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
-    first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
     numbers = find_windows(shell, conv, f"tl.minimum(row, {rows} - 1)" if config.kernel == LINED else "row")
+    first = f"{x}, {w}, {find_output(shell, conv)}, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     if config.kernel == "convolution" and conv.group == 1 and divides(config.k, conv.channels):  # no gaps
         reach = f"({begin}) * BK", f"({end}) * BK", conv.steps(config) * config.k // config.split
         ask_for_columns(shell, config, conv.w, conv.rows, (w, cols, w_col), *reach)
@@ -168,20 +198,42 @@ def conv_calls(
     shell.lines.append(f"acc = {_sums(shell, conv, config, first, numbers, kind)}")
     shell.lines += ["acc = acc.to(tl.int32)"] * short
     if conv.group > 1:
-        shell.lines.append(f"col += group * {cols}")
-    target = epilogue
-    if config.split > 1:
-        assert parts is not None
-        target = to_part(shell, parts)
-    finish(shell, target, sums, fetched)
+        shell.lines.append(f"col += matrix * {cols}")
+    return finished(shell, conv, epilogue, config, parts, -(-conv.rows // config.m), label, origin, fetched)
+
+
+def find_matrix(shell: Shell, conv: Conv, w: str, each: str) -> str:
+    """Lines that find which of several matrices a program's is, and its weights, `each` on; the number of its tile."""
+    if conv.matrices == 1:
+        return "tl.program_id(0)"
+    shell.lines += [
+        "matrix, at = tl.program_id(0) // (tiles_m * tiles_n), tl.program_id(0) % (tiles_m * tiles_n)",
+        f"{w} += matrix * {each}",
+    ]
+    return "at"
+
+
+def find_output(shell: Shell, conv: Conv) -> str:
+    """Lines that find the pixels of the output that rows of an upsampled image become; the name of those rows."""
+    if conv.upsampled is None:
+        return "row"
+    (s1, s2), out2 = conv.upsampled.times, shell.size(conv.window.out[2], loose=True)
+    shell.lines += ["source = row", f"row = position_row(row, {out2}, matrix, {s1}, {s2})"]
+    return "source"
+
+
+def finished(
+    shell: Shell, conv: Conv, epilogue: Epilogue, config: Config, parts: View | None, tiles_m: int, label: str,
+    origin: str, fetched: Fetched | None = None,
+) -> list[GpuCall]:  # fmt: skip
+    """The call of a shell that has summed, and the one that adds parts of the sums up where they are split."""
+    sums = sums_type(conv.x.type)
+    finish(shell, epilogue if parts is None else to_part(shell, parts), sums, fetched)
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
-    tiles = conv.group * -(-conv.rows // config.m) * -(-conv.columns // config.n)
+    grid = (conv.matrices * tiles_m * -(-conv.columns // config.n), config.split, 1)
     name = function_name(label if config.split == 1 else "convolution part")
-    call = shell.call(name, (tiles, config.split, 1), constants, config.warps, config.stages, label, origin)
-    if config.split == 1:
-        return [call]
-    assert parts is not None
-    return [call, add_parts_call(parts, epilogue, sums, label, origin)]
+    call = shell.call(name, grid, constants, config.warps, config.stages, label, origin)
+    return [call] if parts is None else [call, add_parts_call(parts, epilogue, sums, label, origin)]
 
 
 def _sums(shell: Shell, conv: Conv, config: Config, first: str, numbers: str, kind: str) -> str:

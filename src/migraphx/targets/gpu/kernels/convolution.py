@@ -33,6 +33,21 @@ def corner(row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2
 
 
 @triton.jit
+def position_row(row, out2, position, S1: tl.constexpr, S2: tl.constexpr):
+    """The row of one of the S1 x S2 pixels that each pixel `row` of images with lines of `out2` becomes."""
+    line = quotient(row, out2)
+    return (line * S1 + position // S2) * (out2 * S2) + (row - line * out2) * S2 + position % S2
+
+
+@triton.jit
+def box_rows(image, at1, at2, images, out1, out2, BI: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
+    """The pixels of BI images' boxes of BH x BW that begin at `at1`, `at2`: their numbers, and whether they exist."""
+    at = tl.arange(0, BI * BH * BW)
+    image, at1, at2 = image + at // (BH * BW), at1 + at // BW % BH, at2 + at % BW
+    return (image * out1 + at1) * out2 + at2, (image < images) & (at1 < out1) & (at2 < out2)
+
+
+@triton.jit
 def pixel_of(at0, at1, at2, size0, size1, size2):
     """The number of a pixel in its image, and whether it exists."""
     inside = (at0 >= 0) & (at0 < size0) & (at1 >= 0) & (at1 < size1) & (at2 >= 0) & (at2 < size2)
@@ -76,6 +91,27 @@ def convolution_sums(
         tap += (first >= channels).to(tl.int32)
         first = tl.where(first >= channels, 0, first)
     return acc
+
+
+@triton.jit
+def described_convolution_sums(
+    images, columns, x, col, image, at1, at2, begin, end, channels, w_tap, dilation1, dilation2,
+    K2: tl.constexpr, KIND: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """As convolution_sums, of boxes of pixels that a tensor descriptor describes: what is outside of `images` is zero.
+
+    `images` {N, size1, size2, channels}, whose box begins at the scalars `image`, `at1`, `at2`; `columns` {cols, taps x
+    w_tap}, from `col` on. BK divides the channels. The pixels are the second operand: as the first, a box of several
+    dimensions would go through registers.
+    """
+    acc = zeros(BN, BM, x, KIND)
+    blocks = channels // BK
+    for step in range(begin, end):
+        tap, first = step // blocks, step % blocks * BK
+        pixels = images.load([image, at1 + tap // K2 * dilation1, at2 + tap % K2 * dilation2, first])
+        weights = columns.load([col, tap * w_tap + first])
+        acc = accumulate(acc, weights, tl.reshape(pixels, (BM, BK)).T, tl.full((BK,), True, tl.int1), KIND)
+    return acc.T
 
 
 @triton.jit

@@ -20,20 +20,24 @@ from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
+from migraphx.targets.common.upsampled import Spread, repeats, summed
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import NOTHING, Config, Offer, Problem
 from migraphx.targets.gpu.costs.convolutions import (
+    DESCRIBED,
     FEW_CHANNELS,
     LINED,
     conv_cost,
     convolutions,
     depthwise_cost,
     depthwises,
+    described_convolutions,
     lined_up_convolutions,
 )
 from migraphx.targets.gpu.emit.body import VECTOR
+from migraphx.targets.gpu.emit.boxes import boxes_calls, has_boxes
 from migraphx.targets.gpu.emit.contract import Beside, Operands, label_of, product_calls, sums_type, takes_beside
-from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
+from migraphx.targets.gpu.emit.spatial import Conv, Upsampled, conv_calls, depthwise_call, pad_call, strip_call
 from migraphx.targets.gpu.emit.taps import in_vectors, patches_call, taps_call
 from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Launch
@@ -56,9 +60,12 @@ from migraphx.targets.gpu.lower.registry import GPU
 @GPU.of_contraction("convolution")
 def convolution(ctx: LoweringContext, c: Contraction) -> None:
     attributes, origin = c.anchor.op.attributes(), c.origin
-    source = channels_last(ctx, as_multiplied(ctx, ctx.view(c.operands[0]), origin), origin)
     rank, group, weights = len(c.write.lens), attributes["group"], c.operands[1].shape.lens
-    epilogue = c.epilogue((0, *range(2, rank)), 1)
+    epilogue, small = c.epilogue((0, *range(2, rank)), 1), small_images(ctx, c)
+    if small is not None:
+        convolve(ctx, small, epilogue, c.anchor.name, origin)
+        return
+    source = channels_last(ctx, as_multiplied(ctx, ctx.view(c.operands[0]), origin), origin)
     before = [p[0] for p in both_sides(attributes["padding"], rank - 2)]
     steps = attributes["stride"], attributes["dilation"], before
     window = Window.of(source.lens[2:], c.write.lens[2:], weights[2:], *steps)
@@ -122,25 +129,24 @@ def convolve(
     if not epilogue.write.elements:
         return
     label, choices, near = label_of(name, epilogue), choices_of(ctx), conv.at_hand
-    x, w, window, facts = conv.x, conv.w, near.window, choices.facts
+    x, w, facts = conv.x, conv.w, choices.facts
     open_ = is_open((*x.lens, *epilogue.write.lens))
-    types = (x.type, w.type, epilogue.write.type)
-    sizes = (*near.x.lens, epilogue.write.at_hand.lens[1], *window.kernel, *window.stride)
-    shape = (*sizes, *window.dilation, *window.pad, conv.group)
     note_class(conv.rows)
     if is_depthwise(conv, epilogue):
-        problem = Problem("depthwise", shape, types, label)
         call_best(
-            ctx, problem, depthwises(near), lambda c: depthwise_cost(c, near, facts),
+            ctx, problem_of(conv, epilogue, "depthwise", label), depthwises(near),
+            lambda c: depthwise_cost(c, near, facts),
             lambda c: [(strip_call if c.kernel == "strips" else depthwise_call)(conv, epilogue, c, label, origin)],
         )  # fmt: skip
         return
 
     def offered(problem: Problem) -> Offer:
         """Plans of a library are for one size each."""
-        return NOTHING if open_ else library_convolutions(ctx, conv, epilogue, choices, problem, label, origin)
+        if open_ or conv.upsampled:
+            return NOTHING
+        return library_convolutions(ctx, conv, epilogue, choices, problem, label, origin)
 
-    beside = None if open_ else beside_of(ctx, conv, epilogue)
+    beside = None if open_ or conv.upsampled else beside_of(ctx, conv, epilogue)
     if is_product(conv):
         lower_pixels(ctx, conv, epilogue, beside, name, origin, offered)
         return
@@ -153,8 +159,10 @@ def convolve(
     def build(config: Config) -> list[GpuCall]:
         parts = None
         if config.split > 1:
-            rows = conv.rows
+            rows = prod(epilogue.write.lens) // epilogue.write.lens[1]
             parts = ctx.temporary(Shape(sums_type(x.type), (config.split, rows, epilogue.write.lens[1])))
+        if config.kernel == DESCRIBED:
+            return boxes_calls(conv, epilogue, config, parts, label, origin)
         if config.kernel == LINED:
             assert lined is not None
             copy, same = lined(config.k)
@@ -163,13 +171,23 @@ def convolve(
         return conv_calls(replace(conv, x=came) if as_given else conv, epilogue, config, parts, label, origin)
 
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
-    problem = Problem("convolution", shape, types, label)
+    problem = problem_of(conv, epilogue, "convolution", label)
     cost: Callable[[Config], float] = lambda c: conv_cost(c, near, facts, result)  # noqa: E731
     candidates = [*convolutions(near, facts), *(lined_up_convolutions(near, facts) if lined else ())]
+    candidates += described_convolutions(near, facts) if has_boxes(conv) else ()
     config = call_best(ctx, problem, candidates, cost, build, offered(problem))
     if beside and takes_beside(config):
         (call,) = conv_calls(conv, epilogue, config, None, label, origin, beside)
         ctx.replace_call(-1, call)
+
+
+def problem_of(conv: Conv, epilogue: Epilogue, family: str, label: str) -> Problem:
+    """What is chosen for: the sizes at hand, and how often each pixel is there where a resize repeats them."""
+    near = conv.at_hand
+    window, types = near.window, (conv.x.type, conv.w.type, epilogue.write.type)
+    sizes = (*near.x.lens, epilogue.write.at_hand.lens[1], *window.kernel, *window.stride)
+    times = conv.upsampled.times if conv.upsampled else ()
+    return Problem(family, (*sizes, *window.dilation, *window.pad, conv.group, *times), types, label)
 
 
 def lower_pixels(
@@ -198,6 +216,42 @@ def beside_of(ctx: LoweringContext, conv: Conv, epilogue: Epilogue) -> Beside | 
     return next((b for b in found if {b.a.type, b.b.type, conv.w.type} == {conv.x.type}), None)
 
 
+# ---- of upsampled images --------------------------------------------------------------------------------------------
+
+
+def small_images(ctx: LoweringContext, c: Contraction) -> Conv | None:
+    """The convolution of the images that a resize made larger, each pixel several times; None where it is none.
+
+    The windows of one position in what a pixel becomes see fewer pixels than they are wide: 3 x 3 of images twice as
+    large see 2 x 2, each weighted by a sum of their weights. 4 of 9 products are left, and nobody stores large images.
+    """
+    large, w, constant = c.operands[0], c.operands[1].shape, ctx.constant(c.operands[1])
+    attributes, axes = c.anchor.op.attributes(), len(w.lens) - 2
+    plain = attributes["group"] == 1 and {*attributes["stride"], *attributes["dilation"]} == {1}
+    known = constant is not None and not is_open((*large.shape.lens, *c.write.lens))
+    if not (plain and known) or w.type not in dtypes.FLOATS or axes > 2 or w.lens[1] < FEW_CHANNELS:
+        return None
+    times = repeats(large) if large.shape.lens[2:] == c.write.lens[2:] else None
+    before = [p[0] for p in both_sides(attributes["padding"], axes)]
+    spreads = [Spread(*n) for n in zip(times or (1,) * axes, w.lens[2:], before, strict=True)]
+    taps = [s.taps for s in spreads]
+    if times is None or prod(taps) == prod(w.lens[2:]):
+        return None
+    assert constant is not None
+    value, key = constant
+    x = channels_last(ctx, as_multiplied(ctx, ctx.view(large.inputs[0]), c.origin), c.origin)
+    lens = (prod(times) * w.lens[0], w.lens[1], *taps)
+    type = multiplied(ctx, dtypes.from_numpy(value.dtype))
+    packed = constant_weights(ctx, lens, lambda: summed(value, spreads), (*key, "upsampled", *spreads), type, False)
+    ones = (1,) * axes
+    window = Window.of(x.lens[2:], x.lens[2:], taps, ones, ones, [s.pad for s in spreads])
+    made = written_by(ctx, ctx.view(large))
+    if made is not None:
+        emitter_of(ctx).bodies[ctx.view(large).buffer] = None, made  # nobody else may read it
+    late = (0,) * (2 - axes) + tuple(s.late for s in spreads)
+    return Conv(x, packed, window, 1, upsampled=Upsampled((1,) * (2 - axes) + times, late))
+
+
 # ---- few channels ---------------------------------------------------------------------------------------------------
 
 MOST_LINED = 1 << 27  # elements whose copy 32 bits count
@@ -222,13 +276,17 @@ def as_it_came(ctx: LoweringContext, ins: Instruction, source: View) -> View:
     """What `source`, the images in the kernels' order, was copied from; the copy is no longer needed for this."""
     moved = isinstance(ins.op, (Layout, Contiguous)) and ctx.view(ins) == source
     given = ctx.view(ins.inputs[0] if moved else ins)
-    copy = next((call for call in reversed(ctx.calls) if source.buffer in {v.buffer for v in call.writes}), None)
-    others = copy is None or source.buffer.kind != "arena"  # what copies into a result is needed anyway
-    if others or given.buffer is source.buffer or (given.type, given.lens) != (source.type, source.lens):
+    copy = written_by(ctx, source)
+    if copy is None or given.buffer is source.buffer or (given.type, given.lens) != (source.type, source.lens):
         return source
-    assert copy is not None
     emitter_of(ctx).bodies[source.buffer] = None, copy
     return given
+
+
+def written_by(ctx: LoweringContext, view: View) -> GpuCall | None:
+    """The call that writes a temporary; None of what is no temporary: copies into results are needed anyway."""
+    calls = reversed(ctx.calls) if view.buffer.kind == "arena" else ()
+    return next((call for call in calls if view.buffer in {v.buffer for v in call.writes}), None)
 
 
 def lined_up(

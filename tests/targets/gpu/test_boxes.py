@@ -1,0 +1,132 @@
+"""Convolutions whose tiles are boxes of pixels, and those of images that nearest neighbours made larger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape, permuted
+from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.executable import GpuExecutable
+from tests.targets.gpu.side_by_side import built, check
+from tests.targets.gpu.test_contractions import weight
+
+pytestmark = pytest.mark.usefixtures("everywhere")
+
+
+def channels_last(type: str, *lens: int) -> Shape:
+    return permuted(type, lens, (0, *range(2, len(lens)), 1))
+
+
+def with_bias(b: Builder, x: Instruction, w: np.ndarray, **how: object) -> Instruction:
+    given = {"stride": (1,) * (w.ndim - 2), "dilation": (1,) * (w.ndim - 2), **how}
+    y = b.convolution(x, b.literal(w), **given)
+    bias = weight(w.shape[0], type=str(x.shape.type))
+    return b.relu(b.add(y, b.broadcast(b.literal(bias), axis=1, out_lens=y.shape.lens)))
+
+
+IMAGES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, object]]] = {
+    "whole boxes": ((2, 32, 8, 8), (3, 3), {"padding": (1, 1)}),
+    "boxes that end outside": ((3, 32, 5, 7), (3, 3), {"padding": (1, 1)}),
+    "no padding, gaps": ((1, 64, 9, 12), (3, 2), {"padding": (0, 0), "dilation": (2, 3)}),
+    "more padding behind": ((2, 32, 4, 5), (2, 3), {"padding": (0, 1, 2, 3)}),
+    "a line": ((3, 32, 21), (3,), {"padding": (1,)}),
+}
+
+
+@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("case", IMAGES)
+def test_boxes(case: str, split: int, always: Callable[..., None]) -> None:
+    """Of one image and of several, beyond the edges, behind which are zeros; and the depth in parts."""
+    lens, window, how = IMAGES[case]
+    always(Config("described", 32, 16, 32, split))
+    made = check(
+        built(lambda b, x: with_bias(b, x, weight(40, lens[1], *window), **how), channels_last("half", *lens)), scale=4
+    )
+    (kernel, *_) = cast(GpuExecutable, made.executable).plan.kernels
+    assert "described_convolution_sums" in kernel.source
+
+
+def test_a_part_of_wider_images(always: Callable[..., None]) -> None:
+    """The descriptor ends where the channels do: what lies behind them in memory is not read."""
+    always(Config("described", 32, 16, 32))
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        part = b.slice(x, axes=(1,), starts=(16,), ends=(48,))
+        return with_bias(b, part, weight(24, 32, 3, 3), padding=(1, 1))
+
+    check(built(build, channels_last("half", 2, 80, 6, 5)), scale=4)
+
+
+UPSAMPLED: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
+    "twice": ((2, 32, 4, 5), (2, 2), (3, 3), (1, 1)),
+    "of one axis": ((1, 32, 4, 6), (1, 2), (3, 3), (1, 1)),
+    "three and four times": ((1, 32, 6, 5), (3, 4), (5, 3), (2, 1)),
+    "an even window": ((1, 32, 5, 6), (2, 2), (4, 2), (1, 1, 2, 0)),
+    "a line": ((2, 32, 9), (2,), (3,), (1,)),
+}
+
+
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("kernel", ["convolution", "described"])
+@pytest.mark.parametrize("case", UPSAMPLED)
+def test_upsampled(case: str, kernel: str, split: int, always: Callable[..., None]) -> None:
+    """The large images are never stored: one kernel reads the small ones, and adds bias and ReLU."""
+    lens, times, window, padding = UPSAMPLED[case]
+    always(Config(kernel, 32, 16, 32, split))
+    made = check(built(lambda b, x: upsampled(b, x, times, window, padding), channels_last("half", *lens)), scale=4)
+    assert {s.kernel for s in made.executable.steps} == {"convolution add relu", "copy"}  # the result as asked for
+
+
+def upsampled(
+    b: Builder, x: Instruction, times: Sequence[int], window: Sequence[int], padding: Sequence[int], **how: object
+) -> Instruction:
+    scales = (1.0, 1.0, *map(float, times))
+    large = b.resize(x, scales=scales, mode="nearest", coordinate_transformation_mode="asymmetric")
+    return with_bias(b, large, weight(24, x.shape.lens[1], *window), padding=tuple(padding), **how)
+
+
+def test_large_images_that_others_read() -> None:
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        large = b.resize(x, sizes=(1, 32, 8, 6), mode="nearest")
+        return [with_bias(b, large, weight(24, 32, 3, 3), padding=(1, 1)), b.relu(large), b.tanh(large)]
+
+    made = check(built(build, channels_last("half", 1, 32, 4, 3)), scale=4)
+    assert "resize" in [s.kernel for s in made.executable.steps]
+
+
+APART = {
+    "linear": {"mode": "linear"},
+    "aligned": {"coordinate_transformation_mode": "align_corners"},
+    "not a whole number": {"sizes": (1, 32, 9, 6)},
+    "fewer": {"sizes": (1, 32, 3, 3)},
+    "images, too": {"sizes": (2, 32, 8, 6)},
+}
+
+
+@pytest.mark.parametrize("case", APART)
+def test_what_is_no_repetition_is_resized(case: str) -> None:
+    """And gives the answers that it gave before."""
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        large = b.resize(x, **{"sizes": (1, 32, 8, 6), "mode": "nearest", **APART[case]})
+        return with_bias(b, large, weight(24, 32, 3, 3), padding=(1, 1))
+
+    made = check(built(build, channels_last("half", 1, 32, 4, 3)), scale=4)
+    assert "resize" in [s.kernel for s in made.executable.steps]
+
+
+@pytest.mark.parametrize("how", [{"stride": (2, 2)}, {"dilation": (2, 2)}, {"padding": (0, 0)}], ids=str)
+def test_other_windows_of_large_images(how: dict[str, tuple[int, ...]]) -> None:
+    given = {"padding": (1, 1), **how}
+    padding = given.pop("padding")
+    made = check(
+        built(lambda b, x: upsampled(b, x, (2, 2), (3, 3), padding, **given), channels_last("half", 1, 32, 4, 5)),
+        scale=4,
+    )
+    assert "resize" in [s.kernel for s in made.executable.steps]
