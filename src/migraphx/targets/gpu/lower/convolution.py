@@ -151,8 +151,7 @@ def convolve(
         lower_pixels(ctx, conv, epilogue, beside, name, origin, offered)
         return
     if is_patches(conv):
-        taps, channels = conv.taps, x.lens[1]
-        b = replace(w, lens=(taps * channels, w.lens[0]), strides=(1, w.strides[0]))
+        b = replace(w, lens=(conv.taps * x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
         lower_product(ctx, patches(ctx, conv, origin), b, epilogue, name, origin)
         return
 
