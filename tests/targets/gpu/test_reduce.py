@@ -14,6 +14,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.gpu.emit import plans
 from migraphx.targets.gpu.executable import GpuExecutable
+from tests.targets.gpu.families import kernels
 from tests.targets.gpu.side_by_side import built, check
 
 pytestmark = pytest.mark.usefixtures("everywhere")
@@ -173,6 +174,16 @@ def test_nothing_is_reduced_to_what_it_starts_from():
     check(built(lambda b, x: b.reduce_mean(x, axes=(1,)), Shape("float", (3, 0))))
     check(built(lambda b, x: b.reduce_prod(x, axes=(0,)), Shape("int32", (0, 3))))
     check(built(lambda b, x: b.reduce_sum(x, axes=(1,)), Shape("float", (0, 3))))
+
+
+@pytest.mark.parametrize("kind", ["softmax", "layer norm"])
+def test_long_rows_are_read_twice(kind: str) -> None:
+    """Both reductions in one pass, the result in another; what is read again stays in the cache."""
+    row = Shape("half", (600, 140_000)), *[Shape("half", (140_000,))] * 2
+    (kernel,) = kernels((softmax(1), row[:1]) if kind == "softmax" else (layer_norm, row))
+    passes = kernel.source.rpartition("def reduce")[2].split("for at in range")[1:]
+    assert ["evict_last" in each for each in passes] == [True, False]
+    assert ["evict_first" in each for each in passes] == [False, True]
 
 
 def test_plans_fill_a_gpu():

@@ -158,9 +158,12 @@ def aligned(view: View) -> bool:
     return all(divides(VECTOR, n) for n in steps)
 
 
-def load_text(pointer: str, type: str, at: str, mask: str = "", other: str = "") -> str:
-    """Elements of a view, in the type that is computed with; `at`: their offsets."""
-    rest = "".join(f", {m}" for m in (mask, other) if m)
+def load_text(pointer: str, type: str, at: str, mask: str = "", other: str = "", keep: str = "") -> str:
+    """Elements of a view, in the type that is computed with; `at`: their offsets.
+
+    `keep`: `last` where they will be read again soon, `first` where they will not: what caches give up.
+    """
+    rest = "".join(f", {m}" for m in (mask, other) if m) + (f', eviction_policy="evict_{keep}"' if keep else "")
     text = f"tl.load({pointer} + {at}{rest})"
     return f'widen({text}, "{type}")' if type in NARROW else text
 

@@ -17,7 +17,7 @@ from migraphx.targets.common.stages import FusedReduction
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.pieces import whole_vectors
-from migraphx.targets.gpu.emit.plans import Plan, plan_at
+from migraphx.targets.gpu.emit.plans import Plan, in_one_pass, plan_at
 from migraphx.targets.gpu.emit.reducers import accumulated
 from migraphx.targets.gpu.emit.rows import Row, RowKernel
 from migraphx.targets.gpu.emit.spread import is_side_by_side, spread_calls
@@ -57,11 +57,14 @@ def reduce_calls(
     if not also and floats and is_side_by_side(found) and is_spread(*reductions):
         mean, spread = reductions
         return spread_calls(found, mean, spread, temporary, label, origin)
+    pair = floats and (is_spread(*reductions) or is_softmax(*reductions))
     if chosen.parts == 1:
-        return [RowKernel(found, chosen, {}, also).call(found.stages, reads, write, label, origin)]
+        once = pair and chosen.loop and not chosen.run
+        chosen = in_one_pass(chosen) if once else chosen
+        return [RowKernel(found, chosen, {}, also, once=once).call(found.stages, reads, write, label, origin)]
     calls, given = [], dict[Instruction, View]()
     passes, last = [[s] for s in found.stages if s.reductions], [s for s in found.stages if not s.reductions]
-    once = bool(last) and (chosen.run > 0 or not chosen.loop) and (is_spread(*reductions) or is_softmax(*reductions))
+    once = bool(last) and (chosen.run > 0 or not chosen.loop) and pair
     if once:
         passes = [[stage for own in passes for stage in own]]
     for own in passes:

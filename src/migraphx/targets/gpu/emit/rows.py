@@ -24,7 +24,13 @@ from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
 
+WIDE = compute_type("float")
 FIRST_NAME = 10_000  # of the values in a tile, of many
+
+
+def _where(mask: str, text: str) -> str:
+    """A value where there is an element, else 0."""
+    return f"tl.where({mask}, {text}, 0)" if mask else text
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class Row:
 class RowKernel:
     """The text of one kernel.
 
-    `given`: reductions whose `parts` are in memory, as `_at` says; `once`: as `is_spread` says.
+    `given`: reductions whose `parts` are in memory, as `_at` says; `once`: as `is_spread` says, or of passes over a row
+    that compute both reductions in one.
     """
 
     fused: FusedReduction
@@ -51,6 +58,7 @@ class RowKernel:
     also: Also | None = None
     parts: int = 1
     once: bool = False
+    keep: str = ""  # of loads in passes, as `load_text` says
     names: dict[Instruction, str] = field(default_factory=dict)  # of values, as far as they are known
     held: dict[Instruction, str] = field(default_factory=dict)  # of reductions' parts
 
@@ -83,7 +91,10 @@ class RowKernel:
                     self._value(ins, piece)
         self._ask_ahead()
         self._take_all()
-        for stage in stages:
+        if self.once and not self.given:
+            self.keep = "last"
+            self._reduce_once(stages[:2])
+        for stage in stages[2:] if self.once and not self.given else stages:
             if stage.reductions:
                 self._reduce(stage)
             else:
@@ -357,8 +368,8 @@ class RowKernel:
 
     def _load(self, k: int, piece: Piece) -> str:
         down, across = (any(nest.strides[k]) for nest in (self.fused.kept, self.fused.reduced))
-        mask = self._mask(down, across, piece)
-        return load_text(f"p{k}", self.fused.views[k].type, f"({self._offset(k, piece)})", mask)
+        mask, keep = self._mask(down, across, piece), self.keep if down and across else ""
+        return load_text(f"p{k}", self.fused.views[k].type, f"({self._offset(k, piece)})", mask, keep=keep)
 
     def _live(self, ins: Instruction, piece: Piece) -> str:
         """A value that is reduced, in the type of the accumulator; where there is no element, what changes nothing."""
@@ -429,6 +440,49 @@ class RowKernel:
             tiles[ins]["COLS"] = name
         self._loop(before, [*piece.scope.lines, *updates])
 
+    def _reduce_once(self, stages: Sequence[Stage]) -> None:
+        """Both reductions of a softmax or a norm in one pass: each lane has its own, which are joined behind it."""
+        (first,), (second,) = (stage.reductions for stage in stages)
+        if isinstance(first.op, ReduceMax):
+            top, sums = self._running_maximum(first)
+            self.names[first] = self._total(first, top)
+        else:
+            self.names[first], sums = self._running_mean(first)
+        self.names[second] = self._total(second, self._folded(second, sums))
+
+    def _running_maximum(self, first: Instruction) -> tuple[str, str]:
+        """The maximum, and each lane's sum of exponentials of what is less than it."""
+        piece, join = self._looped(), REDUCERS[ReduceMax].join
+        scope = piece.scope
+        value = scope.bind(self._live(first, piece))
+        new = scope.bind(join.format("most", value))
+        base = scope.bind(self._own(first, new))
+        before, own = (self._exp(scope, f"{name} - {base}") for name in ("most", value))
+        updates = [f"total = total * {before} + {own}", f"most = {new}"]
+        begin = [f'most = tl.full([ROWS, COLS], float("-inf"), {WIDE})', f"total = tl.zeros([ROWS, COLS], {WIDE})"]
+        self._loop(begin, [*scope.lines, *updates])
+        top = self._folded(first, "most")
+        less = self._exp(self.row, f"most - {self.row.bind(self._own(first, top))}")
+        return top, self.row.bind(f"total * {less}")
+
+    def _running_mean(self, first: Instruction) -> tuple[str, str]:
+        """The mean, and each lane's sum of squares of what differs from it (Welford's, joined as parts are)."""
+        piece = self._looped()
+        scope, mask = piece.scope, "inside_c" if piece.masked else ""
+        value = scope.bind(f"{self._value(first.inputs[0], piece)}.to({WIDE})")
+        apart = scope.bind(f"{value} - mean")
+        step, square = f"{apart} / count", f"{apart} * ({value} - mean)"
+        updates = ["count += 1", f"mean += {_where(mask, step)}", f"spread += {_where(mask, square)}"]
+        zeros = [f"{name} = tl.zeros([ROWS, COLS], {WIDE})" for name in ("mean", "spread")]
+        self._loop([f"count = tl.zeros([1, 1], {WIDE})", *zeros], [*scope.lines, *updates])
+        counts = self.row.bind(f"((stop - start - tl.arange(0, COLS) + COLS - 1) // COLS)[None, :].to({WIDE})")
+        mean = self._total(first, self._folded(first, self.row.bind(f"mean * {counts}")))
+        differs = self.row.bind(f"mean - {mean}")
+        return mean, self.row.bind(f"spread + {differs} * {differs} * {counts}")
+
+    def _exp(self, scope: Scope, text: str) -> str:
+        return self.reading.scalar(scope).exp(scope.bind(text))
+
     def _looped(self) -> Piece:
         """The tile that a trip of a loop takes."""
         piece = Piece(self.row.inner(), masked=not self.even)
@@ -442,6 +496,7 @@ class RowKernel:
         for piece in self.pieces:
             self._store_tile(piece)
         if self.plan.loop:
+            self.keep = "first" if self.once else ""
             piece = self._looped()
             self._store_tile(piece)
             self._loop([], piece.scope.lines)
