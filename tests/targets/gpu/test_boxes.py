@@ -91,6 +91,32 @@ def upsampled(
     return with_bias(b, large, weight(24, x.shape.lens[1], *window), padding=tuple(padding), **how)
 
 
+TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, object], int]] = {
+    # {N, C, spatial}, window, attributes, kernels
+    "of a decoder": ((2, 32, 5, 6), (4, 4), {"stride": (2, 2), "padding": (1, 1)}, 1),
+    "as wide as its stride": ((1, 32, 5, 6), (2, 2), {"stride": (2, 2), "padding": (0, 0)}, 1),
+    "more taken off behind": ((1, 32, 6, 6), (4, 6), {"stride": (2, 3), "padding": (0, 1, 2, 2)}, 1),
+    "a line": ((2, 32, 40), (8,), {"stride": (4,), "padding": (2,)}, 1),
+    "positions of fewer taps": ((1, 32, 5, 6), (3, 3), {"stride": (2, 2), "padding": (1, 1, 0, 0)}, 4),
+    "pixels left over": ((1, 32, 5, 6), (4, 4), {"stride": (2, 2), "padding": (0, 0)}, 4),
+}
+
+
+@pytest.mark.parametrize("kernel", ["convolution", "described"])
+@pytest.mark.parametrize("case", TRANSPOSED)
+def test_transposed(case: str, kernel: str, always: Callable[..., None]) -> None:
+    """One kernel where each position within a stride has as many taps."""
+    lens, window, how, count = TRANSPOSED[case]
+    always(Config(kernel, 32, 16, 32))
+    w, ones = weight(32, 24, *window), (1,) * len(window)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        return b.convolution_backwards(x, b.literal(w), dilation=ones, **how)
+
+    made = check(built(build, channels_last("half", *lens)), scale=4)
+    assert [s.kernel for s in made.executable.steps if s.kernel != "copy"] == ["convolution_backwards"] * count
+
+
 def test_large_images_that_others_read() -> None:
     def build(b: Builder, x: Instruction) -> list[Instruction]:
         large = b.resize(x, sizes=(1, 32, 8, 6), mode="nearest")

@@ -1,4 +1,4 @@
-"""Convolutions with their epilogues, on channels-last images; transposed ones as convolutions."""
+"""Convolutions with their epilogues, on channels-last images."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import is_open, note_class
-from migraphx.ops.convolution import ConvolutionBackwards, both_sides
+from migraphx.ops.convolution import both_sides
 from migraphx.ops.movement import Contiguous, Layout
 from migraphx.targets.common.epilogue import Epilogue, Window
-from migraphx.targets.common.lower.views import channels_last, fill
+from migraphx.targets.common.lower.views import channels_last
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
-from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.upsampled import Spread, repeats, summed
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import NOTHING, Config, Offer, Problem
@@ -331,7 +330,7 @@ def is_depthwise(conv: Conv, epilogue: Epilogue) -> bool:
 def is_product(conv: Conv) -> bool:
     """Whether each output pixel is made of the input pixel in its place."""
     window = conv.window
-    plain = conv.taps == 1 and conv.group == 1 and not any(window.pad) and set(window.stride) == {1}
+    plain = conv.taps == conv.matrices == 1 and not any(window.pad) and set(window.stride) == {1}
     return plain and window.size == window.out
 
 
@@ -428,60 +427,3 @@ def weights_at_run_time(ctx: LoweringContext, weights: View, depthwise: bool, or
     assert packed is not None
     strides = (oc, 1) if depthwise else (taps * channels, channels, 1)
     return replace(packed, strides=strides)
-
-
-# ---- transposed -----------------------------------------------------------------------------------------------------
-
-
-@GPU.of("convolution_backwards")
-def convolution_backwards(ctx: LoweringContext, ins: Instruction) -> None:
-    """A convolution for each position of the output within a stride."""
-    op, origin = ins.op, ins.origin
-    assert isinstance(op, ConvolutionBackwards)
-    source, write = channels_last(ctx, as_multiplied(ctx, ctx.view(ins.inputs[0]), origin), origin), ctx.result(ins)
-    kernel, rank = ins.inputs[1].shape.lens[2:], len(write.lens)
-    before = [p[0] for p in both_sides(op.padding, rank - 2)]
-    for phases, part in phases_of(write, kernel, op.stride, op.dilation, before):
-        if not all(p.taps for p in phases):
-            fill(ctx, part, 0, origin)
-            continue
-        window = Window.of(
-            source.lens[2:], part.lens[2:], [p.taps for p in phases], (1,) * len(phases),
-            [p.dilation for p in phases], [p.pad for p in phases],
-        )  # fmt: skip
-        depthwise = op.group == source.lens[1] == write.lens[1]
-        packed = _phase_weights(ctx, ins, phases, op.group, depthwise)
-        epilogue = Epilogue(None, (None,), part, (0, *range(2, rank)), 1)
-        convolve(ctx, Conv(source, packed, window, op.group), epilogue, ins.name, origin)
-
-
-def _phase_weights(
-    ctx: LoweringContext, ins: Instruction, phases: Sequence[Phase], group: int, depthwise: bool
-) -> View:
-    """Packed weights of a phase, from {C, O / group, kernel...}: channels exchanged, taps backwards."""
-    constant = ctx.constant(ins.inputs[1])
-    c, ocg, *_ = ins.inputs[1].shape.lens
-    lens = (group * ocg, c // group, *(p.taps for p in phases))
-    if constant is not None:
-        w, key = constant
-        taps = tuple(slice(p.tap, None, p.step) for p in phases)
-
-        def make() -> np.ndarray:
-            turned = w.reshape(group, c // group, ocg, *w.shape[2:]).swapaxes(1, 2)
-            part = turned.reshape(group * ocg, c // group, *w.shape[2:])[(slice(None), slice(None), *taps)]
-            return np.flip(part, tuple(range(2, part.ndim)))
-
-        type = multiplied(ctx, dtypes.from_numpy(w.dtype))
-        which = (*key, "transposed", group, *((p.tap, p.step) for p in phases))
-        return constant_weights(ctx, lens, make, which, type, depthwise)
-    view = as_multiplied(ctx, ctx.view(ins.inputs[1]), ins.origin)
-    step, *strides = view.strides
-    view = replace(view, lens=(group, c // group, *view.lens[1:]), strides=(step * (c // group), step, *strides))
-    view = view.transposed((0, 2, 1, *range(3, len(view.lens))))
-    for d, p in enumerate(phases, 3):
-        view = view.sliced(d, p.tap, view.lens[d], p.step)
-        view = view.reversed(d)
-    whole = ctx.standard(view, ins.origin).reshaped(lens)
-    assert whole is not None
-    strides_of = [prod(lens[d + 1 :]) for d in range(len(lens))]
-    return weights_at_run_time(ctx, replace(whole, strides=tuple(strides_of)), depthwise, ins.origin)
