@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def upsampled(
     return with_bias(b, large, weight(24, x.shape.lens[1], *window), padding=tuple(padding), **how)
 
 
-TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, object], int]] = {
+TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], int]] = {
     # {N, C, spatial}, window, attributes, kernels
     "of a decoder": ((2, 32, 5, 6), (4, 4), {"stride": (2, 2), "padding": (1, 1)}, 1),
     "as wide as its stride": ((1, 32, 5, 6), (2, 2), {"stride": (2, 2), "padding": (0, 0)}, 1),
