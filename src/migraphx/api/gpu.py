@@ -23,6 +23,8 @@ def to_gpu(arg: argument, host: bool = False) -> argument:
     """A copy on the current GPU, or (`host`) in main memory that is pinned for it; RuntimeError without a GPU."""
     device = _gpu("to_gpu")
     copy = _empty(arg.shape, device, host)
+    if arg.device not in (HOST, device):
+        arg.device.synchronise()
     given = arg if arg.device in (HOST, device) else arg.to(HOST)
     if host:
         given.device.read(copy.pointer, given.pointer, given.shape.bytes)
@@ -34,8 +36,8 @@ def to_gpu(arg: argument, host: bool = False) -> argument:
 
 
 def from_gpu(arg: argument) -> argument:
-    """A copy in main memory, when all that the GPU has to do is done; RuntimeError without a GPU."""
-    _gpu("from_gpu").synchronise()
+    """A copy in main memory, when all that the GPU on which it lies has to do is done; RuntimeError without a GPU."""
+    (_gpu("from_gpu") if arg.device is HOST else arg.device).synchronise()
     copy = Argument.empty(arg.shape)
     arg.device.read(copy.pointer, arg.pointer, arg.shape.bytes)
     return publish(copy)

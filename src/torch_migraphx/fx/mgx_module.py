@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 import migraphx
 from migraphx import CompileOptions
-from torch_migraphx.devices import Place
+from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.builder import DTYPES, to_numpy
 from torch_migraphx.fx.converter_registry import MGXInstruction
 from torch_migraphx.fx.inputs import Input, Inputs
@@ -350,11 +350,12 @@ class MGXModule(ForInference):
         self.input_names, self.output_names = tuple(state["input_names"]), tuple(state["output_names"])
         self.target, self.options = state["target"], CompileOptions.of(**state.get("options", {}))
         self.weights = dict(state.get("weights", {}))
-        mxr = state["mxr"]
-        saved = mxr.numpy().tobytes() if isinstance(mxr, torch.Tensor) else mxr
-        self.program = migraphx.load_buffer(saved) if saved else None
-        if self.program is not None:
-            self._compile(self.program)
+        mxr = state["mxr"]  # on the GPU that `map_location` names
+        saved, places = (mxr.cpu().numpy().tobytes(), [mxr]) if isinstance(mxr, torch.Tensor) else (mxr, [])
+        with on_device_of(places if self.target == "gpu" else []):
+            self.program = migraphx.load_buffer(saved) if saved else None
+            if self.program is not None:
+                self._compile(self.program)
 
     def get_extra_state(self) -> dict[str, Any]:
         return self._state()

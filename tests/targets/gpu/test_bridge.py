@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from tests.torch_migraphx.dynamo.test_words import CHANGES, data, is_told
+from torch_migraphx.fx import lower_to_mgx
 
 pytestmark = pytest.mark.device
 
@@ -50,3 +53,12 @@ def test_weights_that_are_replaced(frozen: bool) -> None:
     assert same()
     model[4] = nn.Linear(8, 8, device="cuda")
     assert same()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("place", [None, "cpu", "cuda"])
+def test_modules_are_loaded_wherever_torch_puts_the_file(place: str | None, tmp_path: Path) -> None:
+    model, x = nn.Linear(8, 8, device="cuda"), torch.randn(4, 8, device="cuda")
+    torch.save(lower_to_mgx(model, [x]), tmp_path / "saved.pt")
+    loaded = torch.load(tmp_path / "saved.pt", weights_only=False, map_location=place)
+    assert torch.allclose(loaded(x), model(x), atol=1e-5)

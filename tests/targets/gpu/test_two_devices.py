@@ -67,7 +67,7 @@ def test_modules_run_where_their_inputs_lie(current: int) -> None:
             for _ in range(2):
                 got = made(*inputs)
                 assert str(got.device) == device and torch.cuda.current_device() == current
-                assert_close(got.float().cpu().numpy(), want.float().cpu().numpy(), scale=30)
+                assert_close(got.cpu().numpy(), want.cpu().numpy(), scale=4)
 
 
 def test_gradients_on_the_second_one() -> None:
@@ -115,14 +115,14 @@ def test_an_index_out_of_range_is_told_by_its_own_device() -> None:
 
 
 def test_saved_here_and_loaded_there(tmp_path: Path) -> None:
-    """A module remembers the device of its kind, not its number: it is loaded where the caller says."""
+    """On the GPU that `map_location` names, whichever is the current one."""
     model, inputs = net("cuda:0")
     want = model(*inputs)
     torch.save(lower_to_mgx(model, list(inputs)), tmp_path / "saved.pt")
     loaded = torch.load(tmp_path / "saved.pt", weights_only=False, map_location="cuda:1")
     got = loaded(*(x.to("cuda:1") for x in inputs))
     assert got.device == torch.device("cuda:1")
-    assert_close(got.float().cpu().numpy(), want.float().cpu().numpy(), scale=30)
+    assert_close(got.cpu().numpy(), want.cpu().numpy(), scale=4)
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -138,20 +138,19 @@ def test_the_current_device_is_that_of_the_target(copies: bool) -> None:
         torch.cuda.set_device(1 - index)  # which changes nothing for what is compiled
         (got,) = here.run({"x0": given})
         assert (got.device is HOST) if copies else got.device.name == f"cuda:{index}"
+        assert_close(np.asarray(migraphx.from_gpu(got)), torch.softmax(torch.from_numpy(x), 1).numpy())
         if not copies:
             seen = torch.from_dlpack(got)
             assert seen.device == torch.device("cuda", index) and seen.data_ptr() == got.data_ptr()
-            torch.cuda.synchronize(index)
-        assert_close(np.asarray(got), np.asarray(torch.softmax(torch.from_numpy(x), 1)))
-        if not copies:
-            torch.cuda.set_device(1 - index)
+            np.testing.assert_array_equal(migraphx.from_gpu(migraphx.to_gpu(got)), seen.cpu())  # by the other one
             with pytest.raises(ValueError, match=rf"cuda:{1 - index}.*cuda:{index}|cuda:{index}.*cuda:{1 - index}"):
                 here.run({"x0": migraphx.to_gpu(migraphx.argument(x))})
 
 
 def test_threads_on_both_at_once() -> None:
     """Each thread has a current device; the lowered modules of both are used by all."""
-    lowered = {device: lower_to_mgx(model, list(inputs)) for device, (model, inputs) in ((d, net(d)) for d in DEVICES)}
+    models = {device: net(device) for device in DEVICES}
+    lowered = {device: lower_to_mgx(model, list(inputs)) for device, (model, inputs) in models.items()}
     wrong: list[str] = []
 
     def work(number: int) -> None:
@@ -159,7 +158,7 @@ def test_threads_on_both_at_once() -> None:
         with torch.no_grad():
             for turn in range(6):
                 device = DEVICES[(number + turn) % 2]
-                model, (x, i) = net(device)
+                model, (x, i) = models[device]
                 x = x + number + turn
                 with torch.cuda.stream(torch.cuda.Stream(device)):
                     got, want = lowered[device](x, i), model(x, i)
