@@ -58,6 +58,17 @@ def test_norms_in_three_kernels(type: str, lens: tuple[int, ...]) -> None:
     assert len(steps_of(images(type, *lens), scale=2)) == 3
 
 
+@pytest.mark.parametrize(("channels", "size"), [(16, (16, 32)), (5, (19, 37)), (16, (10, 33))])
+def test_large_images(channels: int, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of several tiles, of which the last may have none, with a mean far from zero."""
+    monkeypatch.setattr(spread, "MOST_PARTS", 4)
+    lens = (2, 4, channels, *size)
+    factors = {f"x{k}": np.ones((4, channels, 1, 1), np.float32) * k for k in (1, 2)}
+    x = np.random.default_rng(0).standard_normal(lens, np.float32)
+    assert len(steps_of(images("half", *lens), inputs={"x0": x.astype(np.float16), **factors}, scale=4)) == 3
+    assert len(steps_of(images("float", *lens), inputs={"x0": x + 1000, **factors}, scale=100)) == 3
+
+
 def test_what_a_norm_adds() -> None:
     """Something for each image and channel, and for each pixel."""
     lens = (2, 4, 6, 7, 9)

@@ -10,6 +10,7 @@ from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs.products import (
+    FINISH,
     LATENCY,
     LAUNCH,
     LEAST_STEPS,
@@ -94,6 +95,7 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
     return found or [Config(kernel, *smallest(type))]
 
 
+FINISH_DESCRIBED = 4e-11  # seconds of a processor for an element's epilogue, of boxes (H200)
 DESCRIBED = "described"  # boxes of pixels, by the hardware's own copies (emit/boxes.py)
 BOXES = (  # pixels, channels, depth, warps, stages
     (128, 128, 64, 4, 4), (256, 128, 64, 8, 3), (128, 256, 64, 8, 3), (128, 128, 64, 8, 4), (128, 64, 64, 4, 4),
@@ -175,10 +177,10 @@ def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) 
     rows = boxes(conv, box_of(conv, config.m)) * config.m if config.kernel == DESCRIBED else conv.rows
     shape = (conv.matrices, rows, conv.columns, depth)
     wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
-    cost = product_cost(config, shape, type, itemsize, wide, result)
+    finish = FINISH_DESCRIBED if config.kernel == DESCRIBED else FINISH
+    cost = product_cost(config, shape, type, itemsize, wide, result, finish)
     traffic = (conv.x.elements * itemsize + conv.matrices * conv.rows * conv.columns * result) / facts.bandwidth
-    # beside loads of whole vectors: of single elements, of rows of windows, of boxes
-    gathered = {"flat": 3.0, "rows": 1.5, DESCRIBED: 0.75}.get(config.kernel, 1.0)
+    gathered = {"flat": 3.0, "rows": 1.5}.get(config.kernel, 1.0)  # loads of single elements
     copy = LAUNCH + LATENCY + 3 * conv.x.elements * itemsize / facts.bandwidth * 1e6 if config.kernel == LINED else 0.0
     return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH + copy
 

@@ -27,9 +27,9 @@ from migraphx.targets.gpu.kernel import GpuCall
 LEAST = 8192  # elements of a norm, below which one program holds it
 MOST_RUN = 512  # channels of a norm
 LANES = 64  # channels of a tile
-PLACES = 32  # of a part
+PLACES = 32  # of a tile of a part, which has several of large images
 MOST_PARTS = 256
-APPLIED = 16  # places of a tile that the last kernel takes
+APPLIED, LARGE = 16, 64  # places of a tile that the last kernel takes; of images of several tiles a part
 
 
 def is_side_by_side(found: FusedReduction) -> bool:
@@ -42,7 +42,7 @@ def is_side_by_side(found: FusedReduction) -> bool:
     narrow = not any(span(v) > WIDE or v.moves for v in found.views)
     if max(prod(kept.lens[:-1]), blocks(kept.lens[-1] * run, LANES)) > MOST_BESIDE:
         return False
-    return apart and narrow and run * places >= LEAST and places <= PLACES * MOST_PARTS
+    return apart and narrow and run * places >= LEAST
 
 
 def spread_calls(
@@ -52,28 +52,29 @@ def spread_calls(
     """The calls of a fused reduction whose reductions are a `mean` and the mean of squares about it, `spread`."""
     groups, images = found.kept.lens[-1], prod(found.kept.lens[:-1])
     run, places = found.reduced.lens[-1], found.reduced.lens[0]
-    parts = blocks(places, PLACES)
+    tiles = blocks(places, PLACES * MOST_PARTS)
+    parts = blocks(places, PLACES * tiles)
     sums, squares = (temporary(Shape("float", (images, parts, groups * run))) for _ in range(2))
     means, spreads = (temporary(Shape("float", (images, groups))) for _ in range(2))
     return [
-        _Tile(found, PLACES).parts(mean.inputs[0], sums, squares, label, origin),
-        _join(sums, squares, means, spreads, run, places, label, origin),
-        _Tile(found, APPLIED).applied({mean: means, spread: spreads}, label, origin),
+        _Tile(found, PLACES, tiles).parts(mean.inputs[0], sums, squares, label, origin),
+        _join(sums, squares, means, spreads, (run, places, PLACES * tiles), label, origin),
+        _Tile(found, APPLIED if tiles == 1 else LARGE).applied({mean: means, spread: spreads}, label, origin),
     ]
 
 
 @dataclass
 class _Tile:
-    """The text of a kernel whose programs have `height` places of LANES channels."""
+    """The text of a kernel whose programs have `tiles` times `height` places of LANES channels."""
 
     found: FusedReduction
     height: int
+    tiles: int = 1
     shell: Shell = field(default_factory=Shell)
     names: dict[Instruction, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reading = reading_of(self.found.module)
-        self.scope = Scope(self.reading, self.shell.lines)
         self.groups, self.images = self.found.kept.lens[-1], prod(self.found.kept.lens[:-1])
         self.run, self.places = self.found.reduced.lens[-1], self.found.reduced.lens[0]
         self.channels = self.groups * self.run
@@ -82,30 +83,57 @@ class _Tile:
         run = size(self.run, loose=True)
         lines += [
             "part, block, image = tl.program_id(0), tl.program_id(1), tl.program_id(2)",
-            f"place = (part * {self.height} + tl.arange(0, {self.height}))[:, None]",
             f"lane = (block * {LANES} + tl.arange(0, {LANES}))[None, :]",
             f"group, element = lane // {run}, lane % {run}",
         ]
-        self.whole_lanes, self.whole_places = self.channels % LANES == 0, self.places % self.height == 0
+        whole = self.height * self.tiles
+        self.whole_lanes, self.whole_places = self.channels % LANES == 0, self.places % whole == 0
         lines += [] if self.whole_lanes else [f"inside_l = lane < {size(self.channels, fine=True)}"]
-        lines += [] if self.whole_places else [f"inside_p = place < {size(self.places, loose=True)}"]
-        lines += [] if self.whole_lanes or self.whole_places else ["inside = inside_l & inside_p"]
+        self.of_tile = lines if self.tiles == 1 else list[str]()  # of each
+        self.scope = Scope(self.reading, self.of_tile)
+        at = "part" if self.tiles == 1 else f"(part * {size(self.tiles, loose=True)} + tile)"
+        self.of_tile += [
+            f"begin = {at} * {self.height}",
+            f"place = (begin + tl.arange(0, {self.height}))[:, None]",
+        ]
+        self.of_tile += [] if self.whole_places else [f"inside_p = place < {size(self.places, loose=True)}"]
+        self.of_tile += [] if self.whole_lanes or self.whole_places else ["inside = inside_l & inside_p"]
 
     def parts(self, value: Instruction, sums: View, squares: View, label: str, origin: str) -> GpuCall:
         """Of each channel and part the sum of a value, and the squares of what differs from its mean."""
         scope, mask = self.scope, self._mask(True, True)
         text, size = self._value(value), self.shell.size
-        count = f"tl.minimum({size(self.places, loose=True)} - part * {self.height}, {self.height}).to(tl.float32)"
-        count = f"{self.height}.0" if self.whole_places else scope.bind(count)
+        left = f"tl.maximum(tl.minimum({size(self.places, loose=True)} - begin, {self.height}), 0).to(tl.float32)"
+        count = f"{self.height}.0" if self.whole_places else scope.bind(left)  # the last part's tile may have none
         kept = scope.bind(f"tl.where({mask}, {text}, 0)") if mask else text
         total = scope.bind(f"tl.sum({kept}, 0, keep_dims=True)")
-        apart = scope.bind(f"{text} - {total} / {count}")
+        apart = scope.bind(f"{text} - {total} / tl.maximum({count}, 1)")
         apart = scope.bind(f"tl.where({mask}, {apart}, 0)") if mask else apart
         square = scope.bind(f"tl.sum({apart} * {apart}, 0, keep_dims=True)")
+        if self.tiles > 1:
+            total, square = self._joined(total, square, count)
         at = f"(image * tl.num_programs(0) + part) * {size(self.channels, fine=True)} + lane"
         for view, name in ((sums, total), (squares, square)):
-            scope.lines.append(store_text(self.shell.pointer(view), "float", f"({at})", name, self._mask(False, True)))
+            stored = store_text(self.shell.pointer(view), "float", f"({at})", name, self._mask(False, True))
+            self.shell.lines.append(stored)
         return self._call("spread", label, origin, 2)
+
+    def _joined(self, total: str, square: str, count: str) -> tuple[str, str]:
+        """Lines that go through the part's tiles; the names of the sum and of the squares of them all."""
+        tile = [
+            *self.of_tile,
+            f"differs = {total} / tl.maximum({count}, 1) - sums / tl.maximum(seen, 1)",
+            f"squares += {square} + differs * differs * (seen * {count} / (seen + {count}))",
+            f"sums += {total}",
+            f"seen += {count}",
+        ]
+        self.shell.lines += [
+            f"seen = tl.zeros([1, {LANES}], tl.float32)",
+            f"sums, squares = tl.zeros([1, {LANES}], tl.float32), tl.zeros([1, {LANES}], tl.float32)",
+            f"for tile in range({self.shell.size(self.tiles, loose=True)}):",
+            *(f"    {line}" for line in tile),
+        ]
+        return "sums", "squares"
 
     def applied(self, given: dict[Instruction, View], label: str, origin: str) -> GpuCall:
         """The output, from what the reductions are."""
@@ -120,7 +148,7 @@ class _Tile:
         return self._call("norm", label, origin, 1)
 
     def _call(self, name: str, label: str, origin: str, writes: int) -> GpuCall:
-        grid = (blocks(self.places, self.height), blocks(self.channels, LANES), self.images)
+        grid = (blocks(self.places, self.height * self.tiles), blocks(self.channels, LANES), self.images)
         warps = max(1, self.height * LANES // 1024)
         return self.shell.call(name, grid, {}, warps, 1, label, origin, writes)
 
@@ -155,13 +183,16 @@ class _Tile:
 
 
 def _join(
-    sums: View, squares: View, means: View, spreads: View, run: int, places: int, label: str, origin: str
+    sums: View, squares: View, means: View, spreads: View, sizes: tuple[int, int, int], label: str, origin: str
 ) -> GpuCall:
-    """The mean of each norm's elements, and the mean of squares about it, from those of its channels' parts."""
-    shell, (images, parts, channels) = Shell(), sums.lens
+    """The mean of each norm's elements, and the mean of squares about it, from those of its channels' parts.
+
+    `sizes`: channels of a norm, places, and those of a part.
+    """
+    shell, (images, parts, channels), (run, places, of_part) = Shell(), sums.lens, sizes
     s, q = shell.pointer(sums), shell.pointer(squares)
     wide, high = power_of_two(run), power_of_two(parts)
-    total, runs = shell.size(parts, loose=True), shell.size(run, loose=True)
+    total, runs, each = (shell.size(n, loose=True) for n in (parts, run, of_part))
     shell.lines += [
         "group, image = tl.program_id(0), tl.program_id(1)",
         f"part, element = tl.arange(0, {high})[:, None], tl.arange(0, {wide})[None, :]",
@@ -169,7 +200,7 @@ def _join(
         f"at = (image * {total} + part) * {shell.size(channels, fine=True)} + group * {runs} + element",
         f"total, square = tl.load({s} + at, inside, 0), tl.load({q} + at, inside, 0)",
         f"places = {shell.size(places, loose=True)}",
-        f"count = tl.maximum(tl.minimum(places - part * {PLACES}, {PLACES}), 1).to(tl.float32)",
+        f"count = tl.maximum(tl.minimum(places - part * {each}, {each}), 1).to(tl.float32)",
         f"whole = (places * {runs}).to(tl.float32)",
         "mean = tl.sum(tl.sum(total, 0), 0) / whole",
         "apart = tl.where(inside, total / count - mean, 0)",
