@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 import migraphx
 from benchmarks.gpu.decoders import GPT2, LLAMA_1B, gpt2_step, llama_step, step_inputs
-from benchmarks.gpu.unet import UNet, unet_inputs
+from benchmarks.gpu.unet import UNet, decoder, unet_inputs
 from benchmarks.models import bert, gpt2, import_transformers, randomize, torchvision_model
 
 Run = Callable[[], Any]
@@ -116,6 +116,7 @@ CASES = {
     "gpt2_decode_1024": GpuCase(gpt2_step, lambda: step_inputs(GPT2, 1024)),
     "llama1b_decode_1024": GpuCase(llama_step, lambda: step_inputs(LLAMA_1B, 1024)),
     "unet_b2": GpuCase(UNet, lambda: unet_inputs(2), image=True),
+    "decoder_512": GpuCase(decoder, lambda: (torch.randn(1, 4, 64, 64),), image=True),
     "whisper_tiny_encoder": GpuCase(whisper_encoder, lambda: (torch.randn(1, 80, 3000),)),
     "efficientnet_b0_b1": _vision("efficientnet_b0", 1),
     "convnext_tiny_b32": _vision("convnext_tiny", 32),

@@ -1,4 +1,4 @@
-"""The U-Net of a latent diffusion model, with the sizes of Stable Diffusion 1: 860 million parameters."""
+"""A latent diffusion model with the sizes of Stable Diffusion 1: its U-Net, 860 million parameters, and its decoder."""
 
 from __future__ import annotations
 
@@ -126,3 +126,39 @@ def _run(block: nn.Module, x: Tensor, time: Tensor, text: Tensor) -> Tensor:
 def unet_inputs(batch: int) -> tuple[Tensor, ...]:
     """Latents of pictures of 512 pixels, a step, a text."""
     return torch.randn(batch, 4, 64, 64), torch.randn(batch, WIDTHS[0]), torch.randn(batch, 77, TEXT)
+
+
+class Block(nn.Module):
+    """Two convolutions, each behind a group norm and SiLU."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.norm1, self.conv1 = nn.GroupNorm(32, channels), nn.Conv2d(channels, width, 3, padding=1)
+        self.norm2, self.conv2 = nn.GroupNorm(32, width), nn.Conv2d(width, width, 3, padding=1)
+        self.skip = nn.Conv2d(channels, width, 1) if channels != width else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv1(F.silu(self.norm1(x)))
+        return self.skip(x) + self.conv2(F.silu(self.norm2(y)))
+
+
+class Larger(nn.Module):
+    """A convolution of the image, each pixel of which is there four times."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(F.interpolate(x, scale_factor=2.0, mode="nearest"))
+
+
+def decoder() -> nn.Module:
+    """Makes pictures of 512 pixels of latents {N, 4, 64, 64}; without the attention of its middle."""
+    parts = [nn.Conv2d(4, 512, 3, padding=1), Block(512, 512), Block(512, 512)]
+    channels = 512
+    for width in (512, 512, 256, 128):
+        parts += [Block(channels, width), Block(width, width), Block(width, width)]
+        parts += [Larger(width)] if width > 128 else []
+        channels = width
+    return nn.Sequential(*parts, nn.GroupNorm(32, 128), nn.SiLU(), nn.Conv2d(128, 3, 3, padding=1))
