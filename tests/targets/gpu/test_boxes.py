@@ -147,6 +147,19 @@ def test_what_is_no_repetition_is_resized(case: str) -> None:
     assert "resize" in [s.kernel for s in made.executable.steps]
 
 
+def test_weights_whose_sums_are_no_numbers() -> None:
+    """Of halves: each of them is one, and so is the answer."""
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        large = b.resize(x, sizes=(1, 32, 8, 6), mode="nearest")
+        weights = weight(24, 32, 3, 3)
+        weights[0] = 40000
+        return b.convolution(large, b.literal(weights), padding=(1, 1), stride=(1, 1), dilation=(1, 1))
+
+    x = weight(1, 32, 4, 3) * np.float16(1e-3)
+    check(built(build, channels_last("half", 1, 32, 4, 3)), {"x0": x}, scale=4)
+
+
 @pytest.mark.parametrize("how", [{"stride": (2, 2)}, {"dilation": (2, 2)}, {"padding": (0, 0)}], ids=str)
 def test_other_windows_of_large_images(how: dict[str, tuple[int, ...]]) -> None:
     given = {"padding": (1, 1), **how}

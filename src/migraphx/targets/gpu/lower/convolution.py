@@ -237,6 +237,8 @@ def small_images(ctx: LoweringContext, c: Contraction) -> Conv | None:
         return None
     assert constant is not None
     value, key = constant
+    if float(np.abs(value).max()) * prod(w.lens[2:]) > dtypes.limits(w.type)[1]:  # sums might be infinite
+        return None
     x = channels_last(ctx, as_multiplied(ctx, ctx.view(large.inputs[0]), c.origin), c.origin)
     lens = (prod(times) * w.lens[0], w.lens[1], *taps)
     type = multiplied(ctx, dtypes.from_numpy(value.dtype))
