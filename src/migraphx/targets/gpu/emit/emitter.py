@@ -23,11 +23,11 @@ class TritonEmitter:
     """The Emitter of target gpu.
 
     `choices`: what its products know of the device. `finished`: calls that can store more, by what they write.
-    `rows`, `bodies`: norms of one row, and bodies of one operand (None: copies), which who reads them may compute for
-    himself, with their calls, by what those write. `sums`, `gates`: likewise products without an epilogue that a
-    convolution may compute, or a product of the same rows: whose, operands, what they write. `links`: products that may
-    multiply what they make again, by what they write. `needless`: calls whose
-    results are read where they come from.
+    `rows`, `bodies`: norms of one row, and bodies of one operand (None: copies, and pixels that are there several
+    times), which who reads them may compute for himself, with their calls, by what those write. `sums`, `gates`:
+    likewise products without an epilogue that a convolution may compute, or a product of the same rows: whose,
+    operands, what they write. `links`: products that may multiply what they make again, by what they write. `needless`:
+    calls whose results are read where they come from.
     """
 
     choices: Choices = field(default_factory=Choices)
