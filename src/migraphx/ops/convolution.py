@@ -152,6 +152,7 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
 
     arity = 2
     contraction = True
+    takes_epilogue = True
     spatial = True
     padding: tuple[int, ...] = (0, 0)
     stride: tuple[int, ...] = (1, 1)

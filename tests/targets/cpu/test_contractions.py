@@ -251,6 +251,55 @@ def test_weights_known_at_run_time(target: str = "cpu") -> None:
     check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
 
 
+def transposed(b, x, w: np.ndarray, *more, weights=None, **attributes):
+    """With a bias, a ReLU and what is added behind it, for each pixel and each channel."""
+    ones, zeros = (1,) * (w.ndim - 2), (0,) * (w.ndim - 2)
+    same = {"stride": ones, "dilation": ones, "padding": zeros, **attributes}
+    y = b.convolution_backwards(x, b.literal(w) if weights is None else weights, **same)
+    lens = y.shape.lens
+    y = b.relu(b.add(y, b.broadcast(b.literal(weight(lens[1])), axis=1, out_lens=lens)))
+    for other in more:
+        y = b.add(y, b.multibroadcast(other, out_lens=lens))
+    return y
+
+
+def test_transposed_convolutions_finish_what_follows(target: str = "cpu") -> None:
+    """Positions of several taps, of one and of none have the same epilogue, each of its own pixels."""
+    cases = [
+        Case(
+            "decoder",
+            lambda b, x, y: transposed(b, x, weight(32, 21, 4, 4), y, stride=(2, 2), padding=(1, 1)),
+            (shape(2, 32, 5, 6), shape(2, 21, 10, 12)),
+        ),
+        Case(
+            "taps_differ",
+            lambda b, x, y, z: transposed(b, x, weight(8, 5, 3, 2), y, z, stride=(2, 3), padding=(1, 0)),
+            (shape(2, 8, 5, 6), shape(2, 5, 9, 17), shape(1, 5, 1, 1)),
+        ),
+        Case(
+            "positions_without_taps",
+            lambda b, x, y: transposed(b, x, weight(8, 5, 1, 2), y, stride=(3, 2), dilation=(1, 2)),
+            (shape(1, 8, 4, 3), shape(1, 5, 10, 7)),
+        ),
+        Case(
+            "grouped",
+            lambda b, x, y: transposed(b, x, weight(8, 3, 3, 3), y, stride=(2, 2), padding=(1, 1), group=2),
+            (shape(1, 8, 4, 5), shape(1, 6, 7, 9)),
+        ),
+        Case(
+            "depthwise",
+            lambda b, x, y: transposed(b, x, weight(20, 1, 2, 2), y, stride=(2, 2), group=20),
+            (shape(1, 20, 4, 5), shape(1, 20, 8, 10)),
+        ),
+        Case(
+            "weights_given",
+            lambda b, x, w, y: transposed(b, x, weight(8, 5, 4), y, weights=w, stride=(2,), padding=(1,)),
+            (shape(2, 8, 9), shape(8, 5, 4), shape(2, 5, 18)),
+        ),
+    ]
+    check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
+
+
 def test_convolutions_of_what_is_not_finite() -> None:
     """Both of these use Winograd's transforms, which mix the pixels of a tile."""
     check(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
+from migraphx.ir.shape import Shape
+from migraphx.targets.common.epilogue import Epilogue
+from migraphx.targets.common.lower.views import fill
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 
 
@@ -38,15 +42,33 @@ class Phase:
 
 
 def phases_of(
-    write: View, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], before: Sequence[int]
-) -> Iterator[tuple[tuple[Phase, ...], View]]:
-    """The phases of each axis, and what of `write` {N, C, spatial...} they compute; `before`: the padding."""
+    epilogue: Epilogue, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], before: Sequence[int]
+) -> Iterator[tuple[tuple[Phase, ...], Epilogue]]:
+    """The phases of each axis, and the epilogue {N, C, spatial...} of what they compute; `before`: the padding."""
+    lens = epilogue.write.lens[2:]
     axes = [
         [Phase.of(first, *numbers) for first in range(min(numbers[1], out))]
-        for out, *numbers in zip(write.lens[2:], kernel, stride, dilation, before, strict=True)
+        for out, *numbers in zip(lens, kernel, stride, dilation, before, strict=True)
     ]
     for phases in product(*axes):
-        part = write
-        for d, (p, s) in enumerate(zip(phases, stride, strict=True)):
-            part = part.sliced(2 + d, p.first, write.lens[2 + d], s)
-        yield phases, part
+
+        def part(view: View, phases: tuple[Phase, ...] = phases) -> View:
+            for d, (p, s) in enumerate(zip(phases, stride, strict=True)):
+                view = view.sliced(2 + d, p.first, lens[d], s)
+            return view
+
+        reads = tuple(v and part(v) for v in epilogue.reads)
+        yield phases, replace(epilogue, write=part(epilogue.write), reads=reads)
+
+
+def of_zeros(ctx: LoweringContext, epilogue: Epilogue, origin: str) -> None:
+    """What an epilogue makes of positions that no tap reaches."""
+    if epilogue.module is None:
+        fill(ctx, epilogue.write, 0, origin)
+        return
+    position = epilogue.reads.index(None)
+    type = [*epilogue.module.parameters.values()][position].shape.type
+    zeros = ctx.temporary(Shape(type, epilogue.write.lens))
+    fill(ctx, zeros, 0, origin)
+    reads = [zeros if v is None else v for v in epilogue.reads]
+    ctx.call(ctx.emit.pointwise(epilogue.module, reads, epilogue.write, origin))

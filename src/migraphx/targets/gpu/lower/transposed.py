@@ -9,13 +9,13 @@ from math import prod
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Instruction
 from migraphx.ir.size import is_open
 from migraphx.ops.convolution import ConvolutionBackwards, both_sides
-from migraphx.targets.common.epilogue import Epilogue, Window
-from migraphx.targets.common.lower.views import channels_last, fill
+from migraphx.targets.common.epilogue import Window
+from migraphx.targets.common.lower.views import channels_last
 from migraphx.targets.common.lowering import LoweringContext
-from migraphx.targets.common.transposed import Phase, phases_of
+from migraphx.targets.common.lowerings import Contraction
+from migraphx.targets.common.transposed import Phase, of_zeros, phases_of
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.costs.convolutions import FEW_CHANNELS
 from migraphx.targets.gpu.emit.spatial import Conv, Upsampled
@@ -24,43 +24,42 @@ from migraphx.targets.gpu.lower.convolution import constant_weights, convolve, w
 from migraphx.targets.gpu.lower.registry import GPU
 
 
-@GPU.of("convolution_backwards")
-def convolution_backwards(ctx: LoweringContext, ins: Instruction) -> None:
+@GPU.of_contraction("convolution_backwards")
+def convolution_backwards(ctx: LoweringContext, c: Contraction) -> None:
     """A convolution for each position of the output within a stride, or one for all of them."""
-    op, origin = ins.op, ins.origin
+    op, rank = c.anchor.op, len(c.write.lens)
     assert isinstance(op, ConvolutionBackwards)
-    source, write = channels_last(ctx, as_multiplied(ctx, ctx.view(ins.inputs[0]), origin), origin), ctx.result(ins)
-    kernel, rank = ins.inputs[1].shape.lens[2:], len(write.lens)
-    before = [p[0] for p in both_sides(op.padding, rank - 2)]
-    every = list(phases_of(write, kernel, op.stride, op.dilation, before))
-    at_once = positions_at_once(ctx, ins, source, [phases for phases, _ in every])
+    source = channels_last(ctx, as_multiplied(ctx, ctx.view(c.operands[0]), c.origin), c.origin)
+    kernel, before = c.operands[1].shape.lens[2:], [p[0] for p in both_sides(op.padding, rank - 2)]
+    whole = c.epilogue((0, *range(2, rank)), 1)
+    every = list(phases_of(whole, kernel, op.stride, op.dilation, before))
+    at_once = positions_at_once(ctx, c, source, [phases for phases, _ in every])
     if at_once is not None:
-        convolve(ctx, at_once, Epilogue(None, (None,), write, (0, *range(2, rank)), 1), ins.name, origin)
+        convolve(ctx, at_once, whole, c.anchor.name, c.origin)
         return
-    for phases, part in every:
+    for phases, epilogue in every:
         if not all(p.taps for p in phases):
-            fill(ctx, part, 0, origin)
+            of_zeros(ctx, epilogue, c.origin)
             continue
         window = Window.of(
-            source.lens[2:], part.lens[2:], [p.taps for p in phases], (1,) * len(phases),
+            source.lens[2:], epilogue.write.lens[2:], [p.taps for p in phases], (1,) * len(phases),
             [p.dilation for p in phases], [p.pad for p in phases],
         )  # fmt: skip
-        depthwise = op.group == source.lens[1] == write.lens[1]
-        packed = _phase_weights(ctx, ins, phases, op.group, depthwise)
-        epilogue = Epilogue(None, (None,), part, (0, *range(2, rank)), 1)
-        convolve(ctx, Conv(source, packed, window, op.group), epilogue, ins.name, origin)
+        depthwise = op.group == source.lens[1] == c.write.lens[1]
+        packed = _phase_weights(ctx, c, phases, op.group, depthwise)
+        convolve(ctx, Conv(source, packed, window, op.group), epilogue, c.anchor.name, c.origin)
 
 
 def positions_at_once(
-    ctx: LoweringContext, ins: Instruction, source: View, every: Sequence[Sequence[Phase]]
+    ctx: LoweringContext, c: Contraction, source: View, every: Sequence[Sequence[Phase]]
 ) -> Conv | None:
     """The convolution of all positions within a stride, where each has as many taps; None where one has others."""
-    op, w, constant, axes = ins.op, ins.inputs[1].shape, ctx.constant(ins.inputs[1]), len(ins.shape.lens) - 2
+    op, w, constant, axes = c.anchor.op, c.operands[1].shape, ctx.constant(c.operands[1]), len(c.write.lens) - 2
     assert isinstance(op, ConvolutionBackwards)
     plain = constant is not None and op.group == 1 and {*op.dilation} == {1} and axes <= 2 and len(every) > 1
-    if not plain or is_open((*source.lens, *ins.shape.lens)) or source.lens[1] < FEW_CHANNELS:
+    if not plain or is_open((*source.lens, *c.write.lens)) or source.lens[1] < FEW_CHANNELS:
         return None
-    whole = all(out == n * s for out, n, s in zip(ins.shape.lens[2:], source.lens[2:], op.stride, strict=True))
+    whole = all(out == n * s for out, n, s in zip(c.write.lens[2:], source.lens[2:], op.stride, strict=True))
     (taps, *others) = {tuple(p.taps for p in phases) for phases in every}
     if not whole or others or w.type not in dtypes.FLOATS:
         return None
@@ -78,32 +77,33 @@ def positions_at_once(
 
 def _taps_of(w: np.ndarray, phases: Sequence[Phase], group: int) -> np.ndarray:
     """The weights of a phase, {O, C / group, taps...}, of {C, O / group, kernel...}: the taps backwards."""
-    c, ocg, *kernel = w.shape
-    turned = w.reshape(group, c // group, ocg, *kernel).swapaxes(1, 2).reshape(group * ocg, c // group, *kernel)
+    channels, ocg, *kernel = w.shape
+    turned = w.reshape(group, channels // group, ocg, *kernel).swapaxes(1, 2)
+    turned = turned.reshape(group * ocg, channels // group, *kernel)
     part = turned[(slice(None), slice(None), *(slice(p.tap, None, p.step) for p in phases))]
     return np.flip(part, tuple(range(2, part.ndim)))
 
 
-def _phase_weights(
-    ctx: LoweringContext, ins: Instruction, phases: Sequence[Phase], group: int, depthwise: bool
-) -> View:
+def _phase_weights(ctx: LoweringContext, c: Contraction, phases: Sequence[Phase], group: int, depthwise: bool) -> View:
     """Packed weights of a phase, from {C, O / group, kernel...}: channels exchanged, taps backwards."""
-    constant = ctx.constant(ins.inputs[1])
-    c, ocg, *_ = ins.inputs[1].shape.lens
-    lens = (group * ocg, c // group, *(p.taps for p in phases))
+    constant = ctx.constant(c.operands[1])
+    channels, ocg, *_ = c.operands[1].shape.lens
+    lens = (group * ocg, channels // group, *(p.taps for p in phases))
     if constant is not None:
         w, key = constant
         type = multiplied(ctx, dtypes.from_numpy(w.dtype))
         which = (*key, "transposed", group, *((p.tap, p.step) for p in phases))
         return constant_weights(ctx, lens, lambda: _taps_of(w, phases, group), which, type, depthwise)
-    view = as_multiplied(ctx, ctx.view(ins.inputs[1]), ins.origin)
+    view = as_multiplied(ctx, ctx.view(c.operands[1]), c.origin)
     step, *strides = view.strides
-    view = replace(view, lens=(group, c // group, *view.lens[1:]), strides=(step * (c // group), step, *strides))
+    view = replace(
+        view, lens=(group, channels // group, *view.lens[1:]), strides=(step * (channels // group), step, *strides)
+    )
     view = view.transposed((0, 2, 1, *range(3, len(view.lens))))
     for d, p in enumerate(phases, 3):
         view = view.sliced(d, p.tap, view.lens[d], p.step)
         view = view.reversed(d)
-    whole = ctx.standard(view, ins.origin).reshaped(lens)
+    whole = ctx.standard(view, c.origin).reshaped(lens)
     assert whole is not None
     strides_of = [prod(lens[d + 1 :]) for d in range(len(lens))]
-    return weights_at_run_time(ctx, replace(whole, strides=tuple(strides_of)), depthwise, ins.origin)
+    return weights_at_run_time(ctx, replace(whole, strides=tuple(strides_of)), depthwise, c.origin)
