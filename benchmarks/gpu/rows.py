@@ -93,6 +93,7 @@ def rows(name: str, build: Body, weights: int) -> dict[str, Case]:
     return cases
 
 
+LONG = {type: (Shape(type, (128256,)),) * 2 for type in ("half", "float")}
 CASES: dict[str, Case] = {
     **{f"copy 1 GiB {t}": Case(lambda b, x: x, Shape(t, (n,))) for t, n in (("half", 1 << 29), ("float", 1 << 28))},
     "copy 18.9 MB half": Case(lambda b, x: x, Shape("half", (6144, 1536))),
@@ -115,6 +116,8 @@ CASES: dict[str, Case] = {
     "means of 32x2048x7x7 half": Case(lambda b, x: b.reduce_mean(x, axes=(2, 3)), Shape("half", (32, 2048, 7, 7))),
     "softmax of long rows 1024x128256 half": Case(lambda b, x: b.softmax(x, axis=1), Shape("half", (1024, 128256))),
     "softmax of long rows 1024x128256 float": Case(lambda b, x: b.softmax(x, axis=1), Shape("float", (1024, 128256))),
+    "layer norm of long rows 1024x128256 half": Case(layer_norm, Shape("half", (1024, 128256)), LONG["half"]),
+    "layer norm of long rows 1024x128256 float": Case(layer_norm, Shape("float", (1024, 128256)), LONG["float"]),
     "softmax of few rows 4x1048576 float": Case(lambda b, x: b.softmax(x, axis=1), Shape("float", (4, 1 << 20))),
     "softmax of channels 8x96x56x56 half": Case(lambda b, x: b.softmax(x, axis=1), Shape("half", (8, 96, 56, 56))),
 }  # fmt: skip

@@ -11,18 +11,31 @@ HEADS, TEXT, TIME = 8, 768, 1280
 
 
 class Residual(nn.Module):
-    """Two convolutions, each behind a group norm and SiLU; the step of the diffusion is added between them."""
+    """Two convolutions, each behind a group norm and SiLU; between them the step of the diffusion, if any, is added."""
 
-    def __init__(self, channels: int, width: int) -> None:
+    def __init__(self, channels: int, width: int, steps: bool = True) -> None:
         super().__init__()
         self.norm1, self.conv1 = nn.GroupNorm(32, channels), nn.Conv2d(channels, width, 3, padding=1)
         self.norm2, self.conv2 = nn.GroupNorm(32, width), nn.Conv2d(width, width, 3, padding=1)
-        self.time = nn.Linear(TIME, width)
+        self.time = nn.Linear(TIME, width) if steps else None
         self.skip = nn.Conv2d(channels, width, 1) if channels != width else nn.Identity()
 
-    def forward(self, x: Tensor, time: Tensor) -> Tensor:
-        y = self.conv1(F.silu(self.norm1(x))) + self.time(F.silu(time))[:, :, None, None]
+    def forward(self, x: Tensor, time: Tensor | None = None) -> Tensor:
+        y = self.conv1(F.silu(self.norm1(x)))
+        if self.time is not None and time is not None:
+            y = y + self.time(F.silu(time))[:, :, None, None]
         return self.skip(x) + self.conv2(F.silu(self.norm2(y)))
+
+
+class Larger(nn.Module):
+    """A convolution of the image, each pixel of which is there four times."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv(F.interpolate(x, scale_factor=2.0, mode="nearest"))
 
 
 class Attention(nn.Module):
@@ -87,7 +100,7 @@ class UNet(nn.Module):
             for k in range(3):
                 block = self._block(channels + skips.pop(), width, level < 3)
                 if level and k == 2:
-                    block.append(nn.Conv2d(width, width, 3, padding=1))
+                    block.append(Larger(width))
                 self.up.append(block)
                 channels = width
         self.norm, self.leave = nn.GroupNorm(32, channels), nn.Conv2d(channels, 4, 3, padding=1)
@@ -116,8 +129,6 @@ def _run(block: nn.Module, x: Tensor, time: Tensor, text: Tensor) -> Tensor:
             x = part(x, time)
         elif isinstance(part, Transformer):
             x = part(x, text)
-        elif isinstance(part, nn.Conv2d) and part.stride == (1, 1):
-            x = part(F.interpolate(x, scale_factor=2.0, mode="nearest"))
         else:
             x = part(x)
     return x
@@ -128,37 +139,12 @@ def unet_inputs(batch: int) -> tuple[Tensor, ...]:
     return torch.randn(batch, 4, 64, 64), torch.randn(batch, WIDTHS[0]), torch.randn(batch, 77, TEXT)
 
 
-class Block(nn.Module):
-    """Two convolutions, each behind a group norm and SiLU."""
-
-    def __init__(self, channels: int, width: int) -> None:
-        super().__init__()
-        self.norm1, self.conv1 = nn.GroupNorm(32, channels), nn.Conv2d(channels, width, 3, padding=1)
-        self.norm2, self.conv2 = nn.GroupNorm(32, width), nn.Conv2d(width, width, 3, padding=1)
-        self.skip = nn.Conv2d(channels, width, 1) if channels != width else nn.Identity()
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.conv1(F.silu(self.norm1(x)))
-        return self.skip(x) + self.conv2(F.silu(self.norm2(y)))
-
-
-class Larger(nn.Module):
-    """A convolution of the image, each pixel of which is there four times."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.conv(F.interpolate(x, scale_factor=2.0, mode="nearest"))
-
-
 def decoder() -> nn.Module:
     """Makes pictures of 512 pixels of latents {N, 4, 64, 64}; without the attention of its middle."""
-    parts = [nn.Conv2d(4, 512, 3, padding=1), Block(512, 512), Block(512, 512)]
+    parts = [nn.Conv2d(4, 512, 3, padding=1), Residual(512, 512, False), Residual(512, 512, False)]
     channels = 512
     for width in (512, 512, 256, 128):
-        parts += [Block(channels, width), Block(width, width), Block(width, width)]
+        parts += [Residual(c, width, False) for c in (channels, width, width)]
         parts += [Larger(width)] if width > 128 else []
         channels = width
     return nn.Sequential(*parts, nn.GroupNorm(32, 128), nn.SiLU(), nn.Conv2d(128, 3, 3, padding=1))

@@ -23,9 +23,10 @@ def to_gpu(arg: argument, host: bool = False) -> argument:
     """A copy on the current GPU, or (`host`) in main memory that is pinned for it; RuntimeError without a GPU."""
     device = _gpu("to_gpu")
     copy = _empty(arg.shape, device, host)
+    given: Argument = arg
     if arg.device not in (HOST, device):
         arg.device.synchronise()
-    given = arg if arg.device in (HOST, device) else arg.to(HOST)
+        given = arg.to(HOST)
     if host:
         given.device.read(copy.pointer, given.pointer, given.shape.bytes)
     elif given.device is HOST:

@@ -97,7 +97,7 @@ TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], in
     "as wide as its stride": ((1, 32, 5, 6), (2, 2), {"stride": (2, 2), "padding": (0, 0)}, 1),
     "more taken off behind": ((1, 32, 6, 6), (4, 6), {"stride": (2, 3), "padding": (0, 1, 2, 2)}, 1),
     "a line": ((2, 32, 40), (8,), {"stride": (4,), "padding": (2,)}, 1),
-    "positions of fewer taps": ((1, 32, 5, 6), (3, 3), {"stride": (2, 2), "padding": (1, 1, 0, 0)}, 4),
+    "phases of fewer taps": ((1, 32, 5, 6), (3, 3), {"stride": (2, 2), "padding": (1, 1, 0, 0)}, 4),
     "pixels left over": ((1, 32, 5, 6), (4, 4), {"stride": (2, 2), "padding": (0, 0)}, 4),
 }
 
@@ -105,7 +105,7 @@ TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], in
 @pytest.mark.parametrize("kernel", ["convolution", "described"])
 @pytest.mark.parametrize("case", TRANSPOSED)
 def test_transposed(case: str, kernel: str, always: Callable[..., None]) -> None:
-    """One kernel where each position within a stride has as many taps, which finishes what follows."""
+    """One kernel where each phase has as many taps, which finishes what follows."""
     lens, window, how, count = TRANSPOSED[case]
     always(Config(kernel, 32, 16, 32))
     w, ones = weight(32, 24, *window), (1,) * len(window)
@@ -144,6 +144,18 @@ def test_what_is_no_repetition_is_resized(case: str) -> None:
         return with_bias(b, large, weight(24, 32, 3, 3), padding=(1, 1))
 
     made = check(built(build, channels_last("half", 1, 32, 4, 3)), scale=4)
+    assert "resize" in [s.kernel for s in made.executable.steps]
+
+
+def test_sums_are_no_fp8() -> None:
+    """Which keeps three bits of them: the large images are made."""
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        large = b.resize(x, sizes=(1, 32, 8, 6), mode="nearest")
+        given = {"stride": (1, 1), "dilation": (1, 1), "padding": (1, 1)}
+        return b.convolution(large, b.literal(weight(24, 32, 3, 3, type="fp8e4m3fn")), **given)
+
+    made = check(built(build, channels_last("fp8e4m3fn", 1, 32, 4, 3)), scale=4)
     assert "resize" in [s.kernel for s in made.executable.steps]
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
+
 from migraphx.ir.shape import Shape
-from migraphx.targets.common.epilogue import Epilogue
+from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import fill
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
@@ -59,6 +61,31 @@ def phases_of(
 
         reads = tuple(v and part(v) for v in epilogue.reads)
         yield phases, replace(epilogue, write=part(epilogue.write), reads=reads)
+
+
+def window_of(source: View, phases: Sequence[Phase], write: View) -> Window:
+    """The window of a phase's convolution of `source` into `write`, both {N, C, spatial...}."""
+    taps, dilation, pad = ([getattr(p, name) for p in phases] for name in ("taps", "dilation", "pad"))
+    return Window.of(source.lens[2:], write.lens[2:], taps, (1,) * len(phases), dilation, pad)
+
+
+def taps_of(w: np.ndarray, phases: Sequence[Phase], group: int) -> np.ndarray:
+    """The weights of a phase, {O, C / group, taps...}, of {C, O / group, kernel...}: the taps backwards."""
+    channels, ocg, *kernel = w.shape
+    turned = w.reshape(group, channels // group, ocg, *kernel).swapaxes(1, 2)
+    turned = turned.reshape(group * ocg, channels // group, *kernel)
+    part = turned[(slice(None), slice(None), *(slice(p.tap, None, p.step) for p in phases))]
+    return np.flip(part, tuple(range(2, part.ndim)))
+
+
+def taps_at_run_time(w: View, phases: Sequence[Phase], group: int) -> View:
+    """The same as a view {group, O / group, C / group, taps...}."""
+    (step, *strides), each = w.strides, w.lens[0] // group
+    view = replace(w, lens=(group, each, *w.lens[1:]), strides=(step * each, step, *strides))
+    view = view.transposed((0, 2, 1, *range(3, len(view.lens))))
+    for d, p in enumerate(phases, 3):
+        view = view.sliced(d, p.tap, view.lens[d], p.step).reversed(d)
+    return view
 
 
 def of_zeros(ctx: LoweringContext, epilogue: Epilogue, origin: str) -> None:

@@ -13,10 +13,10 @@ from migraphx.ops.vision import Resize
 
 
 @dataclass(frozen=True)
-class Spread:
+class UpsampledWindow:
     """Of one axis on which each pixel is there `times` times: a window `kernel` wide, `before` pixels of padding.
 
-    The output o sums w[t] * x[(o + t - before) // times]. Outputs of one position p = o % times see the same few
+    The output o sums w[t] * x[(o + t - before) // times]. Outputs of one phase p = o % times see the same few
     pixels, the first of them `first(p)` from the pixel o // times.
     """
 
@@ -24,21 +24,21 @@ class Spread:
     kernel: int
     before: int
 
-    def first(self, position: int) -> int:
-        return (position - self.before) // self.times
+    def first(self, phase: int) -> int:
+        return (phase - self.before) // self.times
 
-    def tap(self, position: int, t: int) -> int:
-        """Which of the pixels that a position sees the window's element t is on."""
-        return (position + t - self.before) // self.times - self.first(position)
+    def tap(self, phase: int, t: int) -> int:
+        """Which of the pixels that a phase sees the window's element t is on."""
+        return (phase + t - self.before) // self.times - self.first(phase)
 
     @property
     def taps(self) -> int:
-        """How many pixels a position sees at most."""
+        """How many pixels a phase sees at most."""
         return 1 + max(self.tap(p, self.kernel - 1) for p in range(self.times))
 
     @property
     def pad(self) -> int:
-        """Pixels of padding before those that the first position sees."""
+        """Pixels of padding before those that the first phase sees."""
         return -self.first(0)
 
     @property
@@ -47,14 +47,14 @@ class Spread:
         return self.pad * self.times - self.before
 
 
-def summed(weights: np.ndarray, axes: Sequence[Spread]) -> np.ndarray:
-    """Weights {positions x O, C, taps...} for the small images, of {O, C, kernel...} for the large ones."""
+def summed(weights: np.ndarray, axes: Sequence[UpsampledWindow]) -> np.ndarray:
+    """Weights {phases x O, C, taps...} for the small images, of {O, C, kernel...} for the large ones."""
     wide = np.float64 if weights.dtype.itemsize >= 4 else np.float32
     found = np.zeros((*(a.times for a in axes), *weights.shape[:2], *(a.taps for a in axes)), wide)
-    for position in product(*(range(a.times) for a in axes)):
+    for phase in product(*(range(a.times) for a in axes)):
         for taps in product(*(range(a.kernel) for a in axes)):
-            at = (a.tap(p, t) for a, p, t in zip(axes, position, taps, strict=True))
-            found[(*position, slice(None), slice(None), *at)] += weights[(slice(None), slice(None), *taps)]
+            at = (a.tap(p, t) for a, p, t in zip(axes, phase, taps, strict=True))
+            found[(*phase, slice(None), slice(None), *at)] += weights[(slice(None), slice(None), *taps)]
     return found.reshape(-1, *found.shape[len(axes) + 1 :])
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
 
 from migraphx.ops.convolution import ConvolutionBackwards, both_sides
-from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
-from migraphx.targets.common.transposed import Phase, of_zeros, phases_of
+from migraphx.targets.common.transposed import Phase, of_zeros, phases_of, taps_at_run_time, taps_of, window_of
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import Engine, conv_call, conv_of
 from migraphx.targets.cpu.lower.contractions import packed_at_run_time
@@ -31,10 +27,7 @@ def convolution_backwards(ctx: LoweringContext, c: Contraction) -> None:
         if not all(p.taps for p in phases):
             of_zeros(ctx, epilogue, c.origin)
             continue
-        window = Window.of(
-            source.lens[2:], epilogue.write.lens[2:], [p.taps for p in phases], (1,) * len(phases),
-            [p.dilation for p in phases], [p.pad for p in phases],
-        )  # fmt: skip
+        window = window_of(source, phases, epilogue.write)
         packed = _weights(ctx, c, phases, op.group)
         params = conv_of(source, window, op.group, epilogue)
         ctx.call(conv_call(source, packed, params, epilogue, Engine(ctx.fast_math), c.origin))
@@ -44,23 +37,9 @@ def _weights(ctx: LoweringContext, c: Contraction, phases: Sequence[Phase], grou
     """Packed weights of a phase, from {C, O / group, kernel...}: channels exchanged, taps backwards."""
     constant = ctx.constant(c.operands[1])
     if constant is None:
-        view = ctx.view(c.operands[1])
-        step, *strides = view.strides
-        lens = (group, view.lens[0] // group, *view.lens[1:])
-        view = replace(view, lens=lens, strides=(step * lens[1], step, *strides))
-        view = view.transposed((0, 2, 1, *range(3, len(lens))))
-        for d, p in enumerate(phases, 3):
-            view = view.sliced(d, p.tap, view.lens[d], p.step)
-            back = tuple(-s if k == d else s for k, s in enumerate(view.strides))
-            view = replace(view, strides=back, offset=view.offset + (view.lens[d] - 1) * view.strides[d])
-        return packed_at_run_time(ctx, view, c.origin)
+        return packed_at_run_time(ctx, taps_at_run_time(ctx.view(c.operands[1]), phases, group), c.origin)
     w, key = constant
-    taps = tuple(slice(p.tap, None, p.step) for p in phases)
-
-    def make() -> np.ndarray:
-        channels, ocg, *kernel = w.shape
-        transposed = w.reshape(group, channels // group, ocg, *kernel).swapaxes(1, 2)
-        part = transposed.reshape(group * ocg, channels // group, *kernel)[(slice(None), slice(None), *taps)]
-        return pack_conv(np.flip(part, tuple(range(2, part.ndim))), group, features_of(ctx).panel)
-
-    return ctx.packed((*key, "transposed", group, *((p.tap, p.step) for p in phases)), make)
+    return ctx.packed(
+        (*key, "transposed", group, *((p.tap, p.step) for p in phases)),
+        lambda: pack_conv(taps_of(w, phases, group), group, features_of(ctx).panel),
+    )

@@ -113,7 +113,7 @@ def described_convolutions(conv: Convolution, facts: Facts) -> list[Config]:
         too_large = m >= 2 * conv.rows or (n > 64 and n >= 2 * conv.columns)
         if too_large or conv.channels % k or config.shared(conv.x.itemsize) > facts.shared:
             continue
-        tiles = conv.matrices * boxes(conv, box_of(conv, m)) * -(-conv.columns // n)
+        tiles = conv.matrices * prod(boxes(conv, box_of(conv, m))) * -(-conv.columns // n)
         found += [config, *divided(config, tiles, conv.steps(config), facts)]
     return found
 
@@ -133,7 +133,7 @@ def box_of(conv: Convolution, count: int) -> tuple[int, int, int]:
         for h in powers(min(high, count // w))
         if count // (h * w) <= images
     ]
-    return min(found, key=lambda box: (boxes(conv, box), -box[2], -box[1]))
+    return min(found, key=lambda box: (prod(boxes(conv, box)), -box[2], -box[1]))
 
 
 def powers(most: int) -> list[int]:
@@ -141,9 +141,10 @@ def powers(most: int) -> list[int]:
     return [1 << n for n in range(most.bit_length())]
 
 
-def boxes(conv: Convolution, box: tuple[int, int, int]) -> int:
-    """How many boxes the output is."""
-    return prod(-(-n // b) for n, b in zip((conv.x.lens[0], *conv.window.out[1:]), box, strict=True))
+def boxes(conv: Convolution, box: tuple[int, int, int]) -> tuple[int, int, int]:
+    """How many boxes the output is along images, lines and pixels of a line."""
+    images, high, wide = (-(-n // b) for n, b in zip((conv.x.lens[0], *conv.window.out[1:]), box, strict=True))
+    return images, high, wide
 
 
 LINED = "lined"  # of a copy whose rows of windows are vectors (lower/convolution.py: lined_up)
@@ -174,7 +175,7 @@ def shallow(type: str) -> tuple[tuple[int, ...], ...]:
 def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) -> float:
     """Microseconds; as a product of the steps' depth whose first operand is read from memory once."""
     depth, itemsize, type = conv.steps(config) * config.k, conv.x.itemsize, conv.x.type
-    rows = boxes(conv, box_of(conv, config.m)) * config.m if config.kernel == DESCRIBED else conv.rows
+    rows = prod(boxes(conv, box_of(conv, config.m))) * config.m if config.kernel == DESCRIBED else conv.rows
     shape = (conv.matrices, rows, conv.columns, depth)
     wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
     finish = FINISH_DESCRIBED if config.kernel == DESCRIBED else FINISH

@@ -8,7 +8,7 @@ from migraphx.ir.size import divides, is_open
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs.convolutions import box_of
+from migraphx.targets.gpu.costs.convolutions import box_of, boxes
 from migraphx.targets.gpu.emit.contract import ask_for_columns, assume_some, before_sums, part_of_depth
 from migraphx.targets.gpu.emit.described import LINE, MOST_LENGTH
 from migraphx.targets.gpu.emit.shell import Shell
@@ -24,7 +24,7 @@ def has_boxes(conv: Conv) -> bool:
         return False
     begins = (x.byte_offset, w.byte_offset, *(s * x.itemsize for s in (x.strides[0], *x.strides[2:], w.strides[0])))
     aligned = all(divides(LINE, n) for n in begins) and x.strides[1] == 1 and min(x.strides) > 0
-    short = max(*x.lens, conv.matrices * conv.columns, w.strides[0]) < MOST_LENGTH
+    short = max(*x.lens, w.lens[0] * w.strides[0]) < MOST_LENGTH  # 32 bits count weights
     return aligned and short and not x.moves and not w.moves
 
 
@@ -38,10 +38,10 @@ def boxes_calls(
     cols = shell.size(conv.columns, fine=True)  # stores are vectors
     size1, size2, out1, out2 = (shell.size(n, loose=True) for n in (*window.size[1:], *window.out[1:]))
     box = box_of(conv, config.m)
-    boxes = [-(-n // b) for n, b in zip((conv.x.lens[0], *window.out[1:]), box, strict=True)]
-    high, wide = (shell.size(n, loose=True) for n in boxes[1:])
+    count, (_, *across) = prod(boxes(conv, box)), boxes(conv, box)
+    high, wide = (shell.size(n, loose=True) for n in across)
     steps, each = conv.steps(config), -(-conv.steps(config) // config.split)
-    shell.lines.append(f"tiles_m, tiles_n = {shell.size(prod(boxes), loose=True)}, tl.cdiv({cols}, BN)")
+    shell.lines.append(f"tiles_m, tiles_n = {shell.size(count, loose=True)}, tl.cdiv({cols}, BN)")
     begin, end = part_of_depth(shell, config, each, shell.size(steps, loose=True), loose=True)
     assume_some(shell, config, steps, each, begin, end)
     w_col, w_tap, channels = (shell.size(n, fine=True) for n in (*conv.w.strides[:2], conv.channels))
@@ -70,7 +70,7 @@ def boxes_calls(
         f"acc = described_convolution_sums(pixels, columns, {x}, tile_n * BN, image, at1, at2, {begin}, "
         f'{end}, {channels}, {w_tap}, {dilation1}, {dilation2}, {window.kernel[2]}, "dot", BM, BN, BK)',
     ]
-    return finished(shell, conv, epilogue, config, parts, prod(boxes), label, origin, fetched)
+    return finished(shell, conv, epilogue, config, parts, count, label, origin, fetched)
 
 
 def _lines(x: View) -> tuple[int, int]:

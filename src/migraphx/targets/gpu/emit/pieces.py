@@ -20,7 +20,7 @@ class Piece:
     """A tile across: statements, and values that differ within a row.
 
     `tag` sets the names of its elements apart. `masked`: some lanes have no element. `width`: of its text. `ends`: it
-    has the elements before and behind the whole vectors.
+    has the elements before and behind the whole vectors. `keep`: of its loads, as `load_text` says.
     """
 
     scope: Scope
@@ -28,6 +28,7 @@ class Piece:
     width: str = "COLS"
     masked: bool = False
     ends: bool = False
+    keep: str = ""
     done: dict[Instruction, str] = field(default_factory=dict[Instruction, str])
 
 

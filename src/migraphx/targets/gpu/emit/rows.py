@@ -24,7 +24,7 @@ from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
 
-WIDE = compute_type("float")
+FLOAT = compute_type("float")
 FIRST_NAME = 10_000  # of the values in a tile, of many
 
 
@@ -58,7 +58,6 @@ class RowKernel:
     also: Also | None = None
     parts: int = 1
     once: bool = False
-    keep: str = ""  # of loads in passes, as `load_text` says
     names: dict[Instruction, str] = field(default_factory=dict)  # of values, as far as they are known
     held: dict[Instruction, str] = field(default_factory=dict)  # of reductions' parts
 
@@ -92,9 +91,9 @@ class RowKernel:
         self._ask_ahead()
         self._take_all()
         if self.once and not self.given:
-            self.keep = "last"
             self._reduce_once(stages[:2])
-        for stage in stages[2:] if self.once and not self.given else stages:
+            stages = stages[2:]
+        for stage in stages:
             if stage.reductions:
                 self._reduce(stage)
             else:
@@ -368,7 +367,7 @@ class RowKernel:
 
     def _load(self, k: int, piece: Piece) -> str:
         down, across = (any(nest.strides[k]) for nest in (self.fused.kept, self.fused.reduced))
-        mask, keep = self._mask(down, across, piece), self.keep if down and across else ""
+        mask, keep = self._mask(down, across, piece), piece.keep if down and across else ""
         return load_text(f"p{k}", self.fused.views[k].type, f"({self._offset(k, piece)})", mask, keep=keep)
 
     def _live(self, ins: Instruction, piece: Piece) -> str:
@@ -452,14 +451,14 @@ class RowKernel:
 
     def _running_maximum(self, first: Instruction) -> tuple[str, str]:
         """The maximum, and each lane's sum of exponentials of what is less than it."""
-        piece, join = self._looped(), REDUCERS[ReduceMax].join
+        piece, join = self._looped("last"), REDUCERS[ReduceMax].join
         scope = piece.scope
         value = scope.bind(self._live(first, piece))
         new = scope.bind(join.format("most", value))
         base = scope.bind(self._own(first, new))
         before, own = (self._exp(scope, f"{name} - {base}") for name in ("most", value))
         updates = [f"total = total * {before} + {own}", f"most = {new}"]
-        begin = [f'most = tl.full([ROWS, COLS], float("-inf"), {WIDE})', f"total = tl.zeros([ROWS, COLS], {WIDE})"]
+        begin = [f'most = tl.full([ROWS, COLS], float("-inf"), {FLOAT})', f"total = tl.zeros([ROWS, COLS], {FLOAT})"]
         self._loop(begin, [*scope.lines, *updates])
         top = self._folded(first, "most")
         less = self._exp(self.row, f"most - {self.row.bind(self._own(first, top))}")
@@ -467,15 +466,15 @@ class RowKernel:
 
     def _running_mean(self, first: Instruction) -> tuple[str, str]:
         """The mean, and each lane's sum of squares of what differs from it (Welford's, joined as parts are)."""
-        piece = self._looped()
+        piece = self._looped("last")
         scope, mask = piece.scope, "inside_c" if piece.masked else ""
-        value = scope.bind(f"{self._value(first.inputs[0], piece)}.to({WIDE})")
+        value = scope.bind(f"{self._value(first.inputs[0], piece)}.to({FLOAT})")
         apart = scope.bind(f"{value} - mean")
         step, square = f"{apart} / count", f"{apart} * ({value} - mean)"
         updates = ["count += 1", f"mean += {_where(mask, step)}", f"spread += {_where(mask, square)}"]
-        zeros = [f"{name} = tl.zeros([ROWS, COLS], {WIDE})" for name in ("mean", "spread")]
-        self._loop([f"count = tl.zeros([1, 1], {WIDE})", *zeros], [*scope.lines, *updates])
-        counts = self.row.bind(f"((stop - start - tl.arange(0, COLS) + COLS - 1) // COLS)[None, :].to({WIDE})")
+        zeros = [f"{name} = tl.zeros([ROWS, COLS], {FLOAT})" for name in ("mean", "spread")]
+        self._loop([f"count = tl.zeros([1, 1], {FLOAT})", *zeros], [*scope.lines, *updates])
+        counts = self.row.bind(f"((stop - start - tl.arange(0, COLS) + COLS - 1) // COLS)[None, :].to({FLOAT})")
         mean = self._total(first, self._folded(first, self.row.bind(f"mean * {counts}")))
         differs = self.row.bind(f"mean - {mean}")
         return mean, self.row.bind(f"spread + {differs} * {differs} * {counts}")
@@ -483,9 +482,9 @@ class RowKernel:
     def _exp(self, scope: Scope, text: str) -> str:
         return self.reading.scalar(scope).exp(scope.bind(text))
 
-    def _looped(self) -> Piece:
-        """The tile that a trip of a loop takes."""
-        piece = Piece(self.row.inner(), masked=not self.even)
+    def _looped(self, keep: str = "") -> Piece:
+        """The tile that a trip of a loop takes; `keep`: as `load_text` says."""
+        piece = Piece(self.row.inner(), masked=not self.even, keep=keep)
         piece.scope.lines += self._block("at", piece)
         if piece.masked and not self.whole_rows:
             piece.scope.lines.append("inside = inside_r & inside_c")
@@ -496,8 +495,7 @@ class RowKernel:
         for piece in self.pieces:
             self._store_tile(piece)
         if self.plan.loop:
-            self.keep = "first" if self.once else ""
-            piece = self._looped()
+            piece = self._looped("first" if self.once else "")
             self._store_tile(piece)
             self._loop([], piece.scope.lines)
 

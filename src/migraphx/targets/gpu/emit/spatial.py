@@ -41,16 +41,16 @@ EXACT = 1 << 24  # up to which float has all whole numbers
 
 @dataclass(frozen=True)
 class Upsampled:
-    """Each pixel of an image becomes `times` pixels of the output, each by weights of its own, along the last two axes.
+    """Along the last two axes each pixel becomes `times` pixels of the output: phases, which have weights of their own.
 
-    The windows of position p along an axis begin (p + late) // times pixels later than those of the first.
+    The windows of phase p along an axis begin (p + late) // times pixels later than those of the first.
     """
 
     times: tuple[int, ...]
     late: tuple[int, ...]
 
     @property
-    def positions(self) -> int:
+    def phases(self) -> int:
         return prod(self.times)
 
 
@@ -59,7 +59,7 @@ class Conv:
     """A convolution of `x` {N, C, spatial...}, channels last, with weights {OC, taps, w_tap}, w_tap >= C / group.
 
     `tight` makes the same weights without gaps, as libraries take them, where `w` has some. `upsampled`: the weights
-    are {positions x OC, taps, w_tap}, and the output has so many pixels for each that the window has.
+    are {phases x OC, taps, w_tap}, and the output has so many pixels for each that the window has.
     """
 
     x: View
@@ -94,8 +94,8 @@ class Conv:
 
     @property
     def matrices(self) -> int:
-        """Products of matrices that it is: of its groups, or of the positions in what a pixel becomes."""
-        return self.group * (self.upsampled.positions if self.upsampled else 1)
+        """Products of matrices that it is: of its groups, or of its phases."""
+        return self.group * (self.upsampled.phases if self.upsampled else 1)
 
     @property
     def columns(self) -> int:
@@ -152,7 +152,7 @@ def find_windows(shell: Shell, conv: Conv, row: str = "row") -> str:
 
 
 def later(conv: Conv) -> tuple[str, str]:
-    """How much later than those of the first the windows of a program's position in what a pixel becomes begin."""
+    """How much later than those of the first the windows of a program's phase begin."""
     if conv.upsampled is None:
         return "0", "0"
     (s1, s2), (late1, late2) = conv.upsampled.times, conv.upsampled.late
@@ -218,7 +218,7 @@ def find_output(shell: Shell, conv: Conv) -> str:
     if conv.upsampled is None:
         return "row"
     (s1, s2), out2 = conv.upsampled.times, shell.size(conv.window.out[2], loose=True)
-    shell.lines += ["source = row", f"row = position_row(row, {out2}, matrix, {s1}, {s2})"]
+    shell.lines += ["source = row", f"row = phase_row(row, {out2}, matrix, {s1}, {s2})"]
     return "source"
 
 

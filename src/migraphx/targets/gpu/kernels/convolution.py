@@ -33,10 +33,10 @@ def corner(row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2
 
 
 @triton.jit
-def position_row(row, out2, position, S1: tl.constexpr, S2: tl.constexpr):
+def phase_row(row, out2, phase, S1: tl.constexpr, S2: tl.constexpr):
     """The row of one of the S1 x S2 pixels that each pixel `row` of images with lines of `out2` becomes."""
     line = quotient(row, out2)
-    return (line * S1 + position // S2) * (out2 * S2) + (row - line * out2) * S2 + position % S2
+    return (line * S1 + phase // S2) * (out2 * S2) + (row - line * out2) * S2 + phase % S2
 
 
 @triton.jit

@@ -19,7 +19,7 @@ from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
-from migraphx.targets.common.upsampled import Spread, repeats, summed
+from migraphx.targets.common.upsampled import UpsampledWindow, repeats, summed
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import NOTHING, Config, Offer, Problem
 from migraphx.targets.gpu.costs.convolutions import (
@@ -35,7 +35,7 @@ from migraphx.targets.gpu.costs.convolutions import (
 )
 from migraphx.targets.gpu.emit.body import VECTOR
 from migraphx.targets.gpu.emit.boxes import boxes_calls, has_boxes
-from migraphx.targets.gpu.emit.contract import Beside, Operands, label_of, product_calls, sums_type, takes_beside
+from migraphx.targets.gpu.emit.contract import FP8, Beside, Operands, label_of, product_calls, sums_type, takes_beside
 from migraphx.targets.gpu.emit.spatial import Conv, Upsampled, conv_calls, depthwise_call, pad_call, strip_call
 from migraphx.targets.gpu.emit.taps import in_vectors, patches_call, taps_call
 from migraphx.targets.gpu.emit.tiles import power_of_two
@@ -220,35 +220,35 @@ def beside_of(ctx: LoweringContext, conv: Conv, epilogue: Epilogue) -> Beside | 
 def small_images(ctx: LoweringContext, c: Contraction) -> Conv | None:
     """The convolution of the images that a resize made larger, each pixel several times; None where it is none.
 
-    The windows of one position in what a pixel becomes see fewer pixels than they are wide: 3 x 3 of images twice as
+    The windows of one phase of what a pixel becomes see fewer pixels than they are wide: 3 x 3 of images twice as
     large see 2 x 2, each weighted by a sum of their weights. 4 of 9 products are left, and nobody stores large images.
     """
     large, w, constant = c.operands[0], c.operands[1].shape, ctx.constant(c.operands[1])
     attributes, axes = c.anchor.op.attributes(), len(w.lens) - 2
     plain = attributes["group"] == 1 and {*attributes["stride"], *attributes["dilation"]} == {1}
     known = constant is not None and not is_open((*large.shape.lens, *c.write.lens))
-    if not (plain and known) or w.type not in dtypes.FLOATS or axes > 2 or w.lens[1] < FEW_CHANNELS:
+    type = multiplied(ctx, w.type)
+    wide = w.type in dtypes.FLOATS and type not in FP8  # in which sums would lose most of their bits
+    if not (plain and known and wide) or axes > 2 or w.lens[1] < FEW_CHANNELS:
         return None
     times = repeats(large) if large.shape.lens[2:] == c.write.lens[2:] else None
-    before = [p[0] for p in both_sides(attributes["padding"], axes)]
-    spreads = [Spread(*n) for n in zip(times or (1,) * axes, w.lens[2:], before, strict=True)]
-    taps = [s.taps for s in spreads]
-    if times is None or prod(taps) == prod(w.lens[2:]):
+    if times is None:
         return None
     assert constant is not None
-    value, key = constant
-    if float(np.abs(value).max()) * prod(w.lens[2:]) > dtypes.limits(w.type)[1]:  # sums might be infinite
+    before, (value, key) = [p[0] for p in both_sides(attributes["padding"], axes)], constant
+    windows = [UpsampledWindow(*numbers) for numbers in zip(times, w.lens[2:], before, strict=True)]
+    taps, limit = [each.taps for each in windows], dtypes.limits(type)[1]
+    if prod(taps) == prod(w.lens[2:]) or float(np.abs(value).max()) * prod(w.lens[2:]) > limit:  # sums may be infinite
         return None
     x = channels_last(ctx, as_multiplied(ctx, ctx.view(large.inputs[0]), c.origin), c.origin)
-    lens = (prod(times) * w.lens[0], w.lens[1], *taps)
-    type = multiplied(ctx, dtypes.from_numpy(value.dtype))
-    packed = constant_weights(ctx, lens, lambda: summed(value, spreads), (*key, "upsampled", *spreads), type, False)
+    lens, given = (prod(times) * w.lens[0], w.lens[1], *taps), ctx.view(large)
+    packed = constant_weights(ctx, lens, lambda: summed(value, windows), (*key, "upsampled", *windows), type, False)
     ones = (1,) * axes
-    window = Window.of(x.lens[2:], x.lens[2:], taps, ones, ones, [s.pad for s in spreads])
-    made = written_by(ctx, ctx.view(large))
+    window = Window.of(x.lens[2:], x.lens[2:], taps, ones, ones, [each.pad for each in windows])
+    made = written_by(ctx, given)
     if made is not None:
-        emitter_of(ctx).bodies[ctx.view(large).buffer] = None, made  # nobody else may read it
-    late = (0,) * (2 - axes) + tuple(s.late for s in spreads)
+        emitter_of(ctx).bodies[given.buffer] = None, made  # nobody else may read it
+    late = (0,) * (2 - axes) + tuple(each.late for each in windows)
     return Conv(x, packed, window, 1, upsampled=Upsampled((1,) * (2 - axes) + times, late))
 
 

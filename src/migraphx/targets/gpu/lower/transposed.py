@@ -15,7 +15,7 @@ from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
-from migraphx.targets.common.transposed import Phase, of_zeros, phases_of
+from migraphx.targets.common.transposed import Phase, of_zeros, phases_of, taps_at_run_time, taps_of, window_of
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.costs.convolutions import FEW_CHANNELS
 from migraphx.targets.gpu.emit.spatial import Conv, Upsampled
@@ -33,7 +33,7 @@ def convolution_backwards(ctx: LoweringContext, c: Contraction) -> None:
     kernel, before = c.operands[1].shape.lens[2:], [p[0] for p in both_sides(op.padding, rank - 2)]
     whole = c.epilogue((0, *range(2, rank)), 1)
     every = list(phases_of(whole, kernel, op.stride, op.dilation, before))
-    at_once = positions_at_once(ctx, c, source, [phases for phases, _ in every])
+    at_once = phases_at_once(ctx, c, source, [phases for phases, _ in every])
     if at_once is not None:
         convolve(ctx, at_once, whole, c.anchor.name, c.origin)
         return
@@ -41,19 +41,14 @@ def convolution_backwards(ctx: LoweringContext, c: Contraction) -> None:
         if not all(p.taps for p in phases):
             of_zeros(ctx, epilogue, c.origin)
             continue
-        window = Window.of(
-            source.lens[2:], epilogue.write.lens[2:], [p.taps for p in phases], (1,) * len(phases),
-            [p.dilation for p in phases], [p.pad for p in phases],
-        )  # fmt: skip
+        window = window_of(source, phases, epilogue.write)
         depthwise = op.group == source.lens[1] == c.write.lens[1]
         packed = _phase_weights(ctx, c, phases, op.group, depthwise)
         convolve(ctx, Conv(source, packed, window, op.group), epilogue, c.anchor.name, c.origin)
 
 
-def positions_at_once(
-    ctx: LoweringContext, c: Contraction, source: View, every: Sequence[Sequence[Phase]]
-) -> Conv | None:
-    """The convolution of all positions within a stride, where each has as many taps; None where one has others."""
+def phases_at_once(ctx: LoweringContext, c: Contraction, source: View, every: Sequence[Sequence[Phase]]) -> Conv | None:
+    """The convolution of all phases, where each has as many taps; None where one has others."""
     op, w, constant, axes = c.anchor.op, c.operands[1].shape, ctx.constant(c.operands[1]), len(c.write.lens) - 2
     assert isinstance(op, ConvolutionBackwards)
     plain = constant is not None and op.group == 1 and {*op.dilation} == {1} and axes <= 2 and len(every) > 1
@@ -66,22 +61,13 @@ def positions_at_once(
     assert constant is not None
     value, key = constant
     lens, type = (len(every) * w.lens[1], w.lens[0], *taps), multiplied(ctx, dtypes.from_numpy(value.dtype))
-    make = lambda: np.concatenate([_taps_of(value, phases, 1) for phases in every])  # noqa: E731
+    make = lambda: np.concatenate([taps_of(value, phases, 1) for phases in every])  # noqa: E731
     packed = constant_weights(ctx, lens, make, (*key, "transposed", op.stride, op.padding), type, False)
     ones, first = (1,) * axes, [p[0] for p in both_sides(op.padding, axes)]
     window = Window.of(source.lens[2:], source.lens[2:], taps, ones, ones, [p.pad for p in every[0]])
     late = tuple(p % s for p, s in zip(first, op.stride, strict=True))
     lead = (1,) * (2 - axes), (0,) * (2 - axes)
     return Conv(source, packed, window, 1, upsampled=Upsampled(lead[0] + tuple(op.stride), lead[1] + late))
-
-
-def _taps_of(w: np.ndarray, phases: Sequence[Phase], group: int) -> np.ndarray:
-    """The weights of a phase, {O, C / group, taps...}, of {C, O / group, kernel...}: the taps backwards."""
-    channels, ocg, *kernel = w.shape
-    turned = w.reshape(group, channels // group, ocg, *kernel).swapaxes(1, 2)
-    turned = turned.reshape(group * ocg, channels // group, *kernel)
-    part = turned[(slice(None), slice(None), *(slice(p.tap, None, p.step) for p in phases))]
-    return np.flip(part, tuple(range(2, part.ndim)))
 
 
 def _phase_weights(ctx: LoweringContext, c: Contraction, phases: Sequence[Phase], group: int, depthwise: bool) -> View:
@@ -93,16 +79,8 @@ def _phase_weights(ctx: LoweringContext, c: Contraction, phases: Sequence[Phase]
         w, key = constant
         type = multiplied(ctx, dtypes.from_numpy(w.dtype))
         which = (*key, "transposed", group, *((p.tap, p.step) for p in phases))
-        return constant_weights(ctx, lens, lambda: _taps_of(w, phases, group), which, type, depthwise)
-    view = as_multiplied(ctx, ctx.view(c.operands[1]), c.origin)
-    step, *strides = view.strides
-    view = replace(
-        view, lens=(group, channels // group, *view.lens[1:]), strides=(step * (channels // group), step, *strides)
-    )
-    view = view.transposed((0, 2, 1, *range(3, len(view.lens))))
-    for d, p in enumerate(phases, 3):
-        view = view.sliced(d, p.tap, view.lens[d], p.step)
-        view = view.reversed(d)
+        return constant_weights(ctx, lens, lambda: taps_of(w, phases, group), which, type, depthwise)
+    view = taps_at_run_time(as_multiplied(ctx, ctx.view(c.operands[1]), c.origin), phases, group)
     whole = ctx.standard(view, c.origin).reshaped(lens)
     assert whole is not None
     strides_of = [prod(lens[d + 1 :]) for d in range(len(lens))]
