@@ -63,6 +63,7 @@ def test_a_part_of_wider_images(always: Callable[..., None]) -> None:
     check(built(build, channels_last("half", 2, 80, 6, 5)), scale=4)
 
 
+TWICE: dict[str, Any] = {"sizes": (1, 32, 8, 6), "coordinate_transformation_mode": "asymmetric"}
 UPSAMPLED: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
     "twice": ((2, 32, 4, 5), (2, 2), (3, 3), (1, 1)),
     "of one axis": ((1, 32, 4, 6), (1, 2), (3, 3), (1, 1)),
@@ -119,16 +120,17 @@ def test_transposed(case: str, kernel: str, always: Callable[..., None]) -> None
 
 def test_large_images_that_others_read() -> None:
     def build(b: Builder, x: Instruction) -> list[Instruction]:
-        large = b.resize(x, sizes=(1, 32, 8, 6), mode="nearest")
+        large = b.resize(x, **TWICE)
         return [with_bias(b, large, weight(24, 32, 3, 3), padding=(1, 1)), b.relu(large), b.tanh(large)]
 
     made = check(built(build, channels_last("half", 1, 32, 4, 3)), scale=4)
     assert "resize" in [s.kernel for s in made.executable.steps]
 
 
-APART = {
+APART: dict[str, dict[str, Any]] = {
     "linear": {"mode": "linear"},
     "aligned": {"coordinate_transformation_mode": "align_corners"},
+    "by the pixels' middles, rounded down": {"coordinate_transformation_mode": "half_pixel"},
     "not a whole number": {"sizes": (1, 32, 9, 6)},
     "fewer": {"sizes": (1, 32, 3, 3)},
     "images, too": {"sizes": (2, 32, 8, 6)},
@@ -140,7 +142,7 @@ def test_what_is_no_repetition_is_resized(case: str) -> None:
     """And gives the answers that it gave before."""
 
     def build(b: Builder, x: Instruction) -> Instruction:
-        large = b.resize(x, **{"sizes": (1, 32, 8, 6), "mode": "nearest", **APART[case]})
+        large = b.resize(x, **{**TWICE, **APART[case]})
         return with_bias(b, large, weight(24, 32, 3, 3), padding=(1, 1))
 
     made = check(built(build, channels_last("half", 1, 32, 4, 3)), scale=4)
@@ -151,8 +153,8 @@ def test_sums_are_no_fp8() -> None:
     """Which keeps three bits of them: the large images are made."""
 
     def build(b: Builder, x: Instruction) -> Instruction:
-        large = b.resize(x, sizes=(1, 32, 8, 6), mode="nearest")
-        given = {"stride": (1, 1), "dilation": (1, 1), "padding": (1, 1)}
+        large = b.resize(x, **TWICE)
+        given: dict[str, Any] = {"stride": (1, 1), "dilation": (1, 1), "padding": (1, 1)}
         return b.convolution(large, b.literal(weight(24, 32, 3, 3, type="fp8e4m3fn")), **given)
 
     made = check(built(build, channels_last("fp8e4m3fn", 1, 32, 4, 3)), scale=4)
@@ -163,7 +165,7 @@ def test_weights_whose_sums_are_no_numbers() -> None:
     """Of halves: each of them is one, and so is the answer."""
 
     def build(b: Builder, x: Instruction) -> Instruction:
-        large = b.resize(x, sizes=(1, 32, 8, 6), mode="nearest")
+        large = b.resize(x, **TWICE)
         weights = weight(24, 32, 3, 3)
         weights[0] = 40000
         return b.convolution(large, b.literal(weights), padding=(1, 1), stride=(1, 1), dilation=(1, 1))

@@ -104,7 +104,9 @@ FAMILIES: dict[str, tuple[Callable[..., Outputs], tuple[Shape, ...]]] = {
     "convolution": (lambda b, x: conv(b, x, 128, 64, 3, 3), (image(4, 64, 28),)),
     "split convolution": (lambda b, x: conv(b, x, 512, 512, 3, 3), (image(1, 512, 7),)),
     "larger images": (
-        lambda b, x: conv(b, b.resize(x, sizes=(2, 640, 64, 64)), 640, 640, 3, 3),
+        lambda b, x: conv(
+            b, b.resize(x, sizes=(2, 640, 64, 64), coordinate_transformation_mode="asymmetric"), 640, 640, 3, 3
+        ),
         (image(2, 640, 32),),
     ),
     "few channels": (lambda b, x: conv(b, x, 64, 3, 7, 7), (image(1, 3, 56),)),
