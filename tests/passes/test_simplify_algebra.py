@@ -9,6 +9,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.passes.fold_constants import fold_constants
+from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.pipeline import SIMPLIFY
 from migraphx.passes.simplify_algebra import simplify_algebra
 from tests.passes.checking import checked, program_of
@@ -38,6 +39,20 @@ def test_batch_norm_goes_into_a_convolution(group: int):
         return normalized(b, b.convolution(x, const(b, 4, 4 // group, 3, 3), padding=(1, 1), group=group))
 
     assert left_of(build, SIMPLIFY, x=(2, 4, 5, 5)) == {"convolution": 1, "add": 1}
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+@pytest.mark.parametrize("type", ["float", "half"])
+def test_batch_norm_goes_into_a_transposed_convolution(type: str, group: int):
+    """Of halves it is computed in float."""
+
+    def build(b: Builder, x: Value) -> Value:
+        w = b.cast(const(b, 4, 8 // group, 3, 2), type)
+        y = b.convolution_backwards(x, w, padding=(1, 0), stride=(2, 3), group=group)
+        return b.cast(normalized(b, b.cast(y, "float")), type)
+
+    left = left_of(build, [*SIMPLIFY, fold_norms, *SIMPLIFY], x=Shape(type, (2, 4, 5, 4)))
+    assert left == {"convolution_backwards": 1, "add": 1}
 
 
 @pytest.mark.parametrize("rank", [3, 5])

@@ -71,6 +71,13 @@ def check_padding(op: Operation, inputs: Sequence[Shape], padding: Sequence[int]
     op.require(mode == 0, inputs, "padding_mode must be 0: padding is explicit")
 
 
+def channels_exchanged(w: np.ndarray, group: int) -> np.ndarray:
+    """{O, C / group, kernel...} of transposed convolutions' weights {C, O / group, kernel...}, and these of those."""
+    rows, columns, *kernel = w.shape
+    turned = w.reshape(group, rows // group, columns, *kernel).swapaxes(1, 2)
+    return turned.reshape(group * columns, rows // group, *kernel)
+
+
 class ConvolutionBase(Operation):
     """Attributes, shape rule and answer that the forward convolutions share."""
 
@@ -102,6 +109,10 @@ class ConvolutionBase(Operation):
 
     def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return 2 * output.elements * math.prod(inputs[1].lens[1:])
+
+    def by_output(self, w: np.ndarray) -> np.ndarray:
+        """The weights as {O, C / group, kernel...}, which they are; and these as they were."""
+        return w
 
     def correlate(self, x: np.ndarray, w: np.ndarray, type: np.typing.DTypeLike) -> np.ndarray:
         """The answer, summed in the wide type of `w`: im2col, then one matrix product a group."""
@@ -180,6 +191,10 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         dims = zip(lens, kernel, padding, self.stride, self.dilation, strict=True)
         return tuple((n - 1) * s + d * (k - 1) + 1 - sum(p) for n, k, p, s, d in dims)
 
+    def by_output(self, w: np.ndarray) -> np.ndarray:
+        """{O, C / group, kernel...} of the weights, and these of those."""
+        return channels_exchanged(w, self.group)
+
     def compute(self, *args: np.ndarray) -> np.ndarray:
         type, (x, w) = args[0].dtype, map(dtypes.wide, args)
         spatial, g = x.ndim - 2, self.group
@@ -199,3 +214,7 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         kept = zip(both_sides(self.padding, spatial), full.shape[2:], strict=True)
         cut = full[(slice(None), slice(None), *(slice(before, n - behind) for (before, behind), n in kept))]
         return np.moveaxis(cut, 0, 1).astype(type)
+
+
+CONVOLUTIONS = ("convolution", "convolution_backwards")
+"""Those whose weights have `by_output`, and the type of the input."""

@@ -8,6 +8,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Mismatch, Refuse
+from migraphx.ops.convolution import CONVOLUTIONS, Convolution, ConvolutionBackwards
 from migraphx.passes.constants import broadcast_literal, compact
 from migraphx.passes.interface import Refusals
 from migraphx.passes.rewrite import rewrite, rewrites
@@ -18,7 +19,7 @@ NARROW = {"half", "bf16"}
 @rewrites(
     lambda b, x, w, a, c: b.convert(
         b.add(
-            b.once(b.mul(b.once(b.convert(b.once(b.convolution(x, b.constant("w"))))), b.constant("a"))),
+            b.once(b.mul(b.once(b.convert(b.once(b.one_of(CONVOLUTIONS, x, b.constant("w"))))), b.constant("a"))),
             b.constant("c"),
         )
     )
@@ -26,11 +27,12 @@ NARROW = {"half", "bf16"}
 def norm_of_convolution(
     b: Builder, x: Instruction, w: Instruction, a: Instruction, c: Instruction, root: Instruction
 ) -> Instruction | Refuse:
-    """narrow(wide(convolution(x, w)) * a + c) -> convolution(x, narrow(w * a)) + narrow(c)"""
+    """narrow(wide(convolution(x, w)) * a + c) -> convolution(x, narrow(w * a)) + narrow(c); of transposed ones, too"""
     type = root.shape.type
     if type not in NARROW or x.shape.type != type or a.shape.type != "float":
         return Mismatch("not a norm of a narrow convolution")
-    convolution = next(u for u in w.users if u.name == "convolution")
+    op = next(u.op for u in w.users if u.name in CONVOLUTIONS)
+    assert isinstance(op, Convolution | ConvolutionBackwards)
     if len(w.users) > 1 or w.inputs:
         return Refuse("the weights are shared")
     scale, offset = compact(a), compact(c)
@@ -38,14 +40,16 @@ def norm_of_convolution(
         return Refuse("the norm is not one for each channel")
     of = dtypes.to_numpy(type)
     with np.errstate(over="ignore"):
-        weights = (compact(w).astype(np.float32) * scale.reshape(-1, *(1,) * (scale.ndim - 1))).astype(of)
+        by_output = op.by_output(compact(w).astype(np.float32))
+        weights = (by_output * scale.reshape(-1, *(1,) * (w.shape.ndim - 1))).astype(of)
         narrow = offset.astype(of)
     if not all(np.isfinite(v.astype(np.float32)).all() for v in (weights, narrow)):
         return Refuse("the scaled weights or the offset overflow")
     largest = np.abs(weights.astype(np.float32)).max(tuple(range(1, weights.ndim)))
     if ((largest < 2 * dtypes.smallest_normal(type)) & (scale.reshape(-1) != 0)).any():
         return Refuse("the scaled weights underflow")
-    folded = b.convolution(x, broadcast_literal(b, weights, w.shape.lens), **convolution.op.attributes())
+    scaled = broadcast_literal(b, op.by_output(weights), w.shape.lens)
+    folded = b.instruction(op.name, (x, scaled), **op.attributes())
     return b.add(folded, broadcast_literal(b, narrow, root.shape.lens))
 
 

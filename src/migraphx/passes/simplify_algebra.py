@@ -14,6 +14,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation, operators
 from migraphx.ir.refusal import Mismatch, Refuse
+from migraphx.ops.convolution import CONVOLUTIONS, Convolution, ConvolutionBackwards
 from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
 from migraphx.passes.interface import Refusals
 from migraphx.passes.rewrite import Rule, rewrite, rewrites
@@ -114,25 +115,23 @@ def _source(constant: Instruction) -> Instruction:
     return constant
 
 
-def _linear(root: Instruction, name: str) -> Instruction:
-    return next(i for i in root.inputs if i.name == name)
-
-
 def _only_along(value: np.ndarray, axis: int) -> bool:
     """Whether a compact constant varies along no other dimension."""
     return value.size == value.shape[axis]
 
 
-@rewrites(lambda b, x, w, a: b.mul(b.once(b.convolution(x, b.constant("w"))), b.constant("a")))
+@rewrites(lambda b, x, w, a: b.mul(b.once(b.one_of(CONVOLUTIONS, x, b.constant("w"))), b.constant("a")))
 def scale_of_convolution(b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction) -> Answer:
-    """convolution(x, w) * a -> convolution(x, w * a), a a constant for each output channel"""
+    """convolution(x, w) * a -> convolution(x, w * a), a a constant for each output channel; of transposed ones, too"""
     scale = compact(a)
     if not _only_along(scale, 1):
         return Refuse("the scale is not one for each channel")
-    weights = scaled_weights(b, w, scale.reshape(-1, *(1,) * (scale.ndim - 1)))
-    if isinstance(weights, Refuse):
-        return weights
-    return b.convolution(x, weights, **_linear(root, "convolution").op.attributes())
+    op = next(i.op for i in root.inputs if i.name in CONVOLUTIONS)
+    assert isinstance(op, Convolution | ConvolutionBackwards)
+    ones = (1,) * (scale.ndim - 2)
+    each = np.broadcast_to(scale.reshape(-1, 1, *ones), (root.shape.lens[1], x.shape.lens[1] // op.group, *ones))
+    weights = scaled_weights(b, w, op.by_output(each))
+    return weights if isinstance(weights, Refuse) else b.instruction(op.name, (x, weights), **op.attributes())
 
 
 @rewrites(lambda b, x, w, a: b.convolution(b.once(b.mul(x, b.constant("a"))), b.constant("w")))

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 
 from migraphx.ir.shape import Shape
+from migraphx.ops.convolution import channels_exchanged
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import fill
 from migraphx.targets.common.lowering import LoweringContext
@@ -71,10 +72,7 @@ def window_of(source: View, phases: Sequence[Phase], write: View) -> Window:
 
 def taps_of(w: np.ndarray, phases: Sequence[Phase], group: int) -> np.ndarray:
     """The weights of a phase, {O, C / group, taps...}, of {C, O / group, kernel...}: the taps backwards."""
-    channels, ocg, *kernel = w.shape
-    turned = w.reshape(group, channels // group, ocg, *kernel).swapaxes(1, 2)
-    turned = turned.reshape(group * ocg, channels // group, *kernel)
-    part = turned[(slice(None), slice(None), *(slice(p.tap, None, p.step) for p in phases))]
+    part = channels_exchanged(w, group)[(slice(None), slice(None), *(slice(p.tap, None, p.step) for p in phases))]
     return np.flip(part, tuple(range(2, part.ndim)))
 
 
