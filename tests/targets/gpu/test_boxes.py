@@ -118,6 +118,34 @@ def test_transposed(case: str, kernel: str, always: Callable[..., None]) -> None
     assert [s.kernel for s in made.executable.steps if s.kernel != "copy"] == ["convolution_backwards relu"] * count
 
 
+@pytest.mark.parametrize("type", ["half", "bf16", "float"])
+@pytest.mark.parametrize("case", [name for name, (*_, count) in TRANSPOSED.items() if count == 1])
+def test_phases_of_few_channels(case: str, type: str) -> None:
+    """One product of all phases, whose columns a second kernel sorts and finishes; or copies."""
+    lens, window, how, _ = TRANSPOSED[case]
+    w, ones = weight(32, 3, *window, type=type), (1,) * len(window)
+
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        y = b.convolution_backwards(x, b.literal(w), dilation=ones, **how)
+        bias = b.broadcast(b.literal(weight(3, type=type)), axis=1, out_lens=y.shape.lens)
+        return [b.tanh(b.add(y, bias)), b.convolution_backwards(b.relu(x), b.literal(w), dilation=ones, **how)]
+
+    made = check(built(build, channels_last(type, *lens)), scale=4)
+    kernels = {s.kernel for s in made.executable.steps}
+    assert kernels - {"copy", "relu"} == {"convolution_backwards", "add tanh"}
+
+
+def test_larger_images_of_few_channels() -> None:
+    w = weight(3, 32, 3, 3)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        y = b.convolution(b.resize(x, **TWICE), b.literal(w), padding=(1, 1), stride=(1, 1), dilation=(1, 1))
+        return b.relu(y)
+
+    made = check(built(build, channels_last("half", 1, 32, 4, 3)), scale=4)
+    assert [s.kernel for s in made.executable.steps] == ["convolution", "relu", "copy"]  # the result as asked for
+
+
 def test_large_images_that_others_read() -> None:
     def build(b: Builder, x: Instruction) -> list[Instruction]:
         large = b.resize(x, **TWICE)

@@ -110,7 +110,7 @@ def described_convolutions(conv: Convolution, facts: Facts) -> list[Config]:
     found = list[Config]()
     for m, n, k, warps, stages in BOXES:
         config = Config(DESCRIBED, m, n, k, 1, warps, stages)
-        too_large = m >= 2 * conv.rows or (n > 64 and n >= 2 * conv.columns)
+        too_large = m >= 2 * conv.rows or n >= (2 if n > 64 else 4) * conv.columns
         if too_large or conv.channels % k or config.shared(conv.x.itemsize) > facts.shared:
             continue
         tiles = conv.matrices * prod(boxes(conv, box_of(conv, m))) * -(-conv.columns // n)

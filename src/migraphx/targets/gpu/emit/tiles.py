@@ -192,7 +192,7 @@ def _read_along(nest: Loops) -> int | None:
     for strides in nest.strides[:-1]:
         if strides[inner] in (0, 1):
             continue
-        along = [d for d in range(inner) if abs(strides[d]) == 1 and hint_of(nest.lens[d]) >= 4]
+        along = [d for d in range(inner) if abs(strides[d]) == 1 and hint_of(nest.lens[d]) >= 3]
         size = 1
         for n, s in zip(nest.lens, strides, strict=True):
             size *= hint_of(n) if s else 1
