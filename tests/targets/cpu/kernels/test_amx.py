@@ -32,6 +32,7 @@ extern "C" {
 int columns() { return NR; }
 #if defined(MGX_AMX)
 int ready() { return amx_ready(); }
+void needed(double gain) { amx_gain = gain; }
 int state(int now) { const int was = amx_state; amx_state = now; return was; }
 #else
 int ready() { return 0; }
@@ -57,7 +58,13 @@ def lib() -> ctypes.CDLL:
     lib = compile_snippet(SOURCE)
     if not lib.ready():
         pytest.skip("no AMX here, or no permission to use it")
+    need(lib, 0)
     return lib
+
+
+def need(lib: ctypes.CDLL, gain: float) -> None:
+    """How many times as long as tiles multiply-adds must take; with 0 every product of some depth goes by tiles."""
+    lib.needed(ctypes.c_double(gain))
 
 
 def _dot(lib: ctypes.CDLL, a: np.ndarray, b: np.ndarray, threads: int, fast: bool, pad: int = 0) -> np.ndarray:
@@ -92,6 +99,7 @@ def test_sizes(lib: ctypes.CDLL, shape: tuple[int, int, int]) -> None:
 
 
 def test_small_ones_are_left_to_multiply_adds(lib: ctypes.CDLL) -> None:
+    need(lib, 1.8)
     for shape in ((1, 128, 256), (63, 128, 256), (128, 64, 256), (128, 128, 63)):
         a, b = _pair(2, *shape)
         np.testing.assert_array_equal(_dot(lib, a, b, 1, True), _dot(lib, a, b, 1, False))
@@ -177,6 +185,8 @@ CONVS = [
 def test_convolution(isa: str, case: tuple[int, ...]) -> None:
     n, height, width, ic, oc, k, stride, pad, groups, gap = case
     lib, rng = compile_snippet(SOURCE, isa), np.random.default_rng(7)
+    if lib.ready():
+        need(lib, 0)
     x = rng.standard_normal((n, height, width, ic)).astype(np.float32)
     w = rng.standard_normal((oc, ic // groups, k, k)).astype(np.float32)
     tx, tw = torch.from_numpy(np.moveaxis(x, -1, 1).astype(np.float64)), torch.from_numpy(w.astype(np.float64))

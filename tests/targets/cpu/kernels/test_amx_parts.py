@@ -58,7 +58,10 @@ void parallel(void (*fn)(void*), void* data, unsigned threads, unsigned) {
 extern "C" {
 int columns() { return NR; }
 #if defined(MGX_AMX)
-int ready() { return amx_ready(); }
+int ready() {
+    amx_gain = 0;  // every product goes by tiles
+    return amx_ready();
+}
 #else
 int ready() { return 0; }
 #endif
