@@ -17,7 +17,7 @@ class UpsampledWindow:
     """Of one axis on which each pixel is there `times` times: a window `kernel` wide, `before` pixels of padding.
 
     The output o sums w[t] * x[(o + t - before) // times]. Outputs of one phase p = o % times see the same few
-    pixels, the first of them `first(p)` from the pixel o // times.
+    pixels, the first of them `first(p)` from the pixel o // times; all phases as many where the window is `even`.
     """
 
     times: int
@@ -32,9 +32,14 @@ class UpsampledWindow:
         return (phase + t - self.before) // self.times - self.first(phase)
 
     @property
+    def even(self) -> bool:
+        """Whether all phases see equally many pixels: where one sees fewer, it would multiply others by 0."""
+        return (self.kernel - 1) % self.times == 0
+
+    @property
     def taps(self) -> int:
-        """How many pixels a phase sees at most."""
-        return 1 + max(self.tap(p, self.kernel - 1) for p in range(self.times))
+        """How many pixels each phase sees."""
+        return 1 + (self.kernel - 1) // self.times
 
     @property
     def pad(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import lcm, prod
 
@@ -62,7 +62,7 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     rank, group, weights = len(c.write.lens), attributes["group"], c.operands[1].shape.lens
     epilogue, small = c.epilogue((0, *range(2, rank)), 1), small_images(ctx, c)
     if small is not None:
-        convolve_phases(ctx, small, epilogue, c.anchor.name, origin)
+        convolve(ctx, small, epilogue, c.anchor.name, origin)
         return
     source = channels_last(ctx, as_multiplied(ctx, ctx.view(c.operands[0]), origin), origin)
     before = [p[0] for p in both_sides(attributes["padding"], rank - 2)]
@@ -217,77 +217,7 @@ def beside_of(ctx: LoweringContext, conv: Conv, epilogue: Epilogue) -> Beside | 
 # ---- of upsampled images --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Phases:
-    """Convolutions of `x`, one for each phase of what a pixel becomes, with weights {phases x OC, C, taps...}.
-
-    `lens`: of the weights, which `make` makes; `key` tells them from others.
-    """
-
-    x: View
-    lens: tuple[int, ...]
-    make: Callable[[], np.ndarray]
-    key: Hashable
-    type: str
-    window: Window
-    upsampled: Upsampled
-
-    @property
-    def axes(self) -> int:
-        return len(self.lens) - 2
-
-    @property
-    def as_one(self) -> tuple[int, ...]:
-        """The taps of a window that all phases have in common."""
-        both = zip(self.upsampled.times, self.upsampled.late, self.window.kernel[1:], strict=True)
-        return tuple(taps + (times - 1 + late) // times for times, late, taps in both)
-
-    def side_by_side(self) -> np.ndarray:
-        """The weights in such a window: zeros where a phase does not look."""
-        (s1, s2), (late1, late2), (_, t1, t2) = self.upsampled.times, self.upsampled.late, self.window.kernel
-        own = self.make().reshape(s1, s2, -1, self.lens[1], t1, t2)
-        found = np.zeros((*own.shape[:4], *self.as_one), own.dtype)
-        for i, j in np.ndindex(s1, s2):
-            at1, at2 = (i + late1) // s1, (j + late2) // s2
-            found[i, j, :, :, at1 : at1 + t1, at2 : at2 + t2] = own[i, j]
-        return found.reshape(*self.lens[:2], *self.as_one[-self.axes :])
-
-
-FEW_COLUMNS = 32  # of all phases; on an H200 64 x 64 pixels become 128 x 128 of 3 channels
-
-
-def convolve_phases(ctx: LoweringContext, p: Phases, epilogue: Epilogue, name: str, origin: str) -> None:
-    """The phases in one launch, each as a product of its own; few channels as one product, which is then sorted."""
-    if p.lens[0] > FEW_COLUMNS:
-        packed = constant_weights(ctx, p.lens, p.make, p.key, p.type, False)
-        convolve(ctx, Conv(p.x, packed, p.window, 1, upsampled=p.upsampled), epilogue, name, origin)
-        return
-    window = replace(p.window, kernel=(1, *p.as_one))
-    lens, key = (*p.lens[:2], *p.as_one[-p.axes :]), (p.key, "side by side")
-    packed = constant_weights(ctx, lens, p.side_by_side, key, p.type, False)
-    module, axes = epilogue.module, range(p.axes)
-    type = [*module.parameters.values()][epilogue.reads.index(None)].shape.type if module else epilogue.write.type
-    pixels, times = window.out[-p.axes :], p.upsampled.times[-p.axes :]
-    sums = ctx.temporary(Shape(type, (p.x.lens[0], *pixels, *times, p.lens[0] // p.upsampled.phases)))
-    matrix = sums.reshaped((p.x.lens[0], *pixels, p.lens[0]))
-    assert matrix is not None
-    plain = Epilogue(None, (None,), matrix.transposed((0, p.axes + 1, *(1 + d for d in axes))), epilogue.row_dims, 1)
-    convolve(ctx, Conv(p.x, packed, window, 1), plain, name, origin)
-    sums = sums.transposed((0, 2 * p.axes + 1, *(d for a in axes for d in (1 + a, 1 + p.axes + a))))
-
-    def apart(view: View) -> View:
-        found = view.reshaped(sums.lens)
-        assert found is not None
-        return found
-
-    if module is None:
-        ctx.copy(sums, apart(epilogue.write), origin)
-    else:
-        reads = [sums if v is None else apart(v) for v in epilogue.reads]
-        ctx.call(ctx.emit.pointwise(module, reads, apart(epilogue.write), origin))
-
-
-def small_images(ctx: LoweringContext, c: Contraction) -> Phases | None:
+def small_images(ctx: LoweringContext, c: Contraction) -> Conv | None:
     """The convolution of the images that a resize made larger, each pixel several times; None where it is none.
 
     The windows of one phase of what a pixel becomes see fewer pixels than they are wide: 3 x 3 of images twice as
@@ -308,18 +238,20 @@ def small_images(ctx: LoweringContext, c: Contraction) -> Phases | None:
     before, (value, key) = [p[0] for p in both_sides(attributes["padding"], axes)], constant
     windows = [UpsampledWindow(*numbers) for numbers in zip(times, w.lens[2:], before, strict=True)]
     taps, limit = [each.taps for each in windows], dtypes.limits(type)[1]
+    if not all(each.even for each in windows):  # 0 times what is no number is none
+        return None
     if prod(taps) == prod(w.lens[2:]) or float(np.abs(value).max()) * prod(w.lens[2:]) > limit:  # sums may be infinite
         return None
     x = channels_last(ctx, as_multiplied(ctx, ctx.view(large.inputs[0]), c.origin), c.origin)
     lens, given = (prod(times) * w.lens[0], w.lens[1], *taps), ctx.view(large)
+    packed = constant_weights(ctx, lens, lambda: summed(value, windows), (*key, "upsampled", *windows), type, False)
     ones = (1,) * axes
     window = Window.of(x.lens[2:], x.lens[2:], taps, ones, ones, [each.pad for each in windows])
     made = written_by(ctx, given)
     if made is not None:
         emitter_of(ctx).bodies[given.buffer] = None, made  # nobody else may read it
     late = (0,) * (2 - axes) + tuple(each.late for each in windows)
-    upsampled = Upsampled((1,) * (2 - axes) + times, late)
-    return Phases(x, lens, lambda: summed(value, windows), (*key, "upsampled", *windows), type, window, upsampled)
+    return Conv(x, packed, window, 1, upsampled=Upsampled((1,) * (2 - axes) + times, late))
 
 
 # ---- few channels ---------------------------------------------------------------------------------------------------

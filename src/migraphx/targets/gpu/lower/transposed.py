@@ -20,13 +20,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.gpu.costs.convolutions import FEW_CHANNELS
 from migraphx.targets.gpu.emit.spatial import Conv, Upsampled
 from migraphx.targets.gpu.lower.contractions import as_multiplied, multiplied
-from migraphx.targets.gpu.lower.convolution import (
-    Phases,
-    constant_weights,
-    convolve,
-    convolve_phases,
-    weights_at_run_time,
-)
+from migraphx.targets.gpu.lower.convolution import constant_weights, convolve, weights_at_run_time
 from migraphx.targets.gpu.lower.registry import GPU
 
 
@@ -41,7 +35,7 @@ def convolution_backwards(ctx: LoweringContext, c: Contraction) -> None:
     every = list(phases_of(whole, kernel, op.stride, op.dilation, before))
     at_once = phases_at_once(ctx, c, source, [phases for phases, _ in every])
     if at_once is not None:
-        convolve_phases(ctx, at_once, whole, c.anchor.name, c.origin)
+        convolve(ctx, at_once, whole, c.anchor.name, c.origin)
         return
     for phases, epilogue in every:
         if not all(p.taps for p in phases):
@@ -53,10 +47,8 @@ def convolution_backwards(ctx: LoweringContext, c: Contraction) -> None:
         convolve(ctx, Conv(source, packed, window, op.group), epilogue, c.anchor.name, c.origin)
 
 
-def phases_at_once(
-    ctx: LoweringContext, c: Contraction, source: View, every: Sequence[Sequence[Phase]]
-) -> Phases | None:
-    """All phases, where each has as many taps; None where one has others."""
+def phases_at_once(ctx: LoweringContext, c: Contraction, source: View, every: Sequence[Sequence[Phase]]) -> Conv | None:
+    """The convolution of all phases, where each has as many taps; None where one has others."""
     op, w, constant, axes = c.anchor.op, c.operands[1].shape, ctx.constant(c.operands[1]), len(c.write.lens) - 2
     assert isinstance(op, ConvolutionBackwards)
     plain = constant is not None and op.group == 1 and {*op.dilation} == {1} and axes <= 2 and len(every) > 1
@@ -70,12 +62,12 @@ def phases_at_once(
     value, key = constant
     lens, type = (len(every) * w.lens[1], w.lens[0], *taps), multiplied(ctx, dtypes.from_numpy(value.dtype))
     make = lambda: np.concatenate([taps_of(value, phases, 1) for phases in every])  # noqa: E731
+    packed = constant_weights(ctx, lens, make, (*key, "transposed", op.stride, op.padding), type, False)
     ones, first = (1,) * axes, [p[0] for p in both_sides(op.padding, axes)]
     window = Window.of(source.lens[2:], source.lens[2:], taps, ones, ones, [p.pad for p in every[0]])
     late = tuple(p % s for p, s in zip(first, op.stride, strict=True))
     lead = (1,) * (2 - axes), (0,) * (2 - axes)
-    upsampled = Upsampled(lead[0] + tuple(op.stride), lead[1] + late)
-    return Phases(source, lens, make, (*key, "transposed", op.stride, op.padding), type, window, upsampled)
+    return Conv(source, packed, window, 1, upsampled=Upsampled(lead[0] + tuple(op.stride), lead[1] + late))
 
 
 def _phase_weights(ctx: LoweringContext, c: Contraction, phases: Sequence[Phase], group: int, depthwise: bool) -> View:
