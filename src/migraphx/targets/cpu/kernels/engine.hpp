@@ -49,6 +49,7 @@ template <class T, class TA, class TB> struct Micro {
     bool accumulate;        // start from the tile, not from zero
     const char* ahead;      // what is prefetched meanwhile, ahead_step bytes farther with every k
     int64_t ahead_step;
+    bool fetch_rows = false;  // whether a segment asks for the first line of the next one's rows
 };
 
 template <class T, int N, class S> MGX_INLINE vec<T, N> load_as(const S* p) {
@@ -113,6 +114,7 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
     int64_t segs = u.segs;
     do {
         const TA* a[] = {(rows[R] + u.k0)...};
+        if (u.fetch_rows && segs > 1) (__builtin_prefetch(rows[ROWS + R] + u.k0), ...);
         int64_t k = 0;
 #pragma GCC unroll 2
         do {
@@ -361,8 +363,9 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
                 T* tile = out + (plan.count == 1 ? waiting : r0) * width;
                 const TA** taps = table + r0 * e.segs + seg * n;
                 const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
+                // a group's pixels are a line each, far apart: no other prefetch finds them
                 const Micro<T, TA, TB> u{
-                    taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step};
+                    taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step, e.groups > 1};
                 count = 1;
                 if constexpr (same_v<T, float>) {
                     const auto strip = last && cols == np * NR ? e.strips.run(np, n) : nullptr;
