@@ -9,7 +9,6 @@ import torch
 from migraphx.targets.common.upsampled import UpsampledWindow, summed
 from tests.tolerances import assert_close
 
-
 EVEN = [(times, kernel) for times in range(1, 5) for kernel in range(1, 8) if UpsampledWindow(times, kernel, 0).even]
 
 
