@@ -411,6 +411,7 @@ template <class S> MGX_NOINLINE void amx_grid(const Grid& grid, const SplitEngin
         amx_block(e, SplitBlock<S>(e, scratch, rows), grid, shape);
     }
 }
+
 // ---- parts of a share ---------------------------------------------------------------------------
 
 // Nanoseconds for each chunk of the depth, as measured on an Emerald Rapids: PRODUCT of 32 rows and a panel, SPLIT_A of 32

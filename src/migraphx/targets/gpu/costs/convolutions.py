@@ -104,7 +104,7 @@ BOXES = (  # pixels, channels, depth, warps, stages
 
 
 def described_convolutions(conv: Convolution, facts: Facts) -> list[Config]:
-    """Candidates where tensor descriptors can be made of images and weights."""
+    """Candidates where tensor descriptors can be made of images and weights, unless most of a tile were empty."""
     if not facts.descriptors:
         return []
     found = list[Config]()
