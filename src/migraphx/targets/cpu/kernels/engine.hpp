@@ -115,16 +115,15 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
     do {
         const TA* a[] = {(rows[R] + u.k0)...};
         if (u.fetch_rows && segs > 1) (__builtin_prefetch(rows[ROWS + R] + u.k0), ...);
-        int64_t k = 0;
-#pragma GCC unroll 2
-        do {
+#pragma GCC unroll 2  // which g++ 12 ignores at a do-while loop
+        for (int64_t k = 0; k < kc; ++k) {
             __builtin_prefetch(ahead, 0, 3);  // into L2 alone (2) was up to 7 % slower
             vec<T, N> bv[COLS];
             load_row<T, N>(bv, b, panel, cols);
             if constexpr (same_v<T, TB> && ROWS * COLS + COLS < REGISTERS) keep_row(bv, cols);  // all fit, with x
             (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
             b += step, ahead += u.ahead_step;
-        } while (++k < kc);
+        }
         rows += ROWS;
     } while (--segs > 0);
 }
