@@ -264,7 +264,7 @@ def transposed(b, x, w: np.ndarray, *more, weights=None, **attributes):
 
 
 def test_transposed_convolutions_finish_what_follows(target: str = "cpu") -> None:
-    """Positions of several taps, of one and of none have the same epilogue, each of its own pixels."""
+    """Phases of several taps, of one and of none have the same epilogue, each of its own pixels."""
     cases = [
         Case(
             "decoder",
@@ -277,7 +277,7 @@ def test_transposed_convolutions_finish_what_follows(target: str = "cpu") -> Non
             (shape(2, 8, 5, 6), shape(2, 5, 9, 17), shape(1, 5, 1, 1)),
         ),
         Case(
-            "positions_without_taps",
+            "phases_without_taps",
             lambda b, x, y: transposed(b, x, weight(8, 5, 1, 2), y, stride=(3, 2), dilation=(1, 2)),
             (shape(1, 8, 4, 3), shape(1, 5, 10, 7)),
         ),

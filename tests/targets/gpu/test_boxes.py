@@ -156,7 +156,7 @@ def test_phases_of_few_channels(case: str, type: str) -> None:
 
 
 def not_a_number(build: Callable[[Builder, Instruction], Instruction], *lens: int) -> None:
-    """What one pixel that is NaN makes NaN is what ref has so: nothing else is multiplied by it, were it by 0."""
+    """Where one pixel is NaN, the same results are NaN as on ref."""
     made, x = built(build, channels_last("half", *lens)), weight(*lens)
     x[0, 3, *(1 for _ in lens[2:])] = np.nan
     oracle = made.clone()

@@ -238,7 +238,7 @@ def small_images(ctx: LoweringContext, c: Contraction) -> Conv | None:
     before, (value, key) = [p[0] for p in both_sides(attributes["padding"], axes)], constant
     windows = [UpsampledWindow(*numbers) for numbers in zip(times, w.lens[2:], before, strict=True)]
     taps, limit = [each.taps for each in windows], dtypes.limits(type)[1]
-    if not all(each.even for each in windows):  # 0 times what is no number is none
+    if not all(each.even for each in windows):  # NaN times 0 is NaN
         return None
     if prod(taps) == prod(w.lens[2:]) or float(np.abs(value).max()) * prod(w.lens[2:]) > limit:  # sums may be infinite
         return None
