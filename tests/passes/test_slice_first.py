@@ -53,6 +53,69 @@ def test_the_last_layer_is_computed_for_the_tokens_that_are_read(start: int, sto
     assert rows == [7] * 5 + [stop - start, 7, 7, stop - start, stop - start]  # keys and values of the last layer
 
 
+def heads_of_one_product(b: Builder, x: Instruction, turned: bool, kept: tuple[int, int, int]) -> Instruction:
+    """Attention of two heads whose queries, keys and values one product makes, which few of the queries are read of.
+
+    `turned`: tokens come first, as torch has them. `kept`: how many columns there are of each.
+    """
+    batch, tokens, width = x.shape.lens
+    total = sum(kept)
+    x = b.transpose(x, permutation=(1, 0, 2)) if turned else x
+    weights = b.broadcast_to(const(b, width, total), (x.shape.lens[0], width, total))
+    wide = b.add(b.dot(x, weights), b.broadcast_to(const(b, total), (*x.shape.lens[:2], total)))
+    ends = np.cumsum(kept)
+    parts = [b.slice(wide, axes=(2,), starts=(e - n,), ends=(e,)) for n, e in zip(kept, ends, strict=True)]
+    order = (1, 2, 0, 3) if turned else (0, 2, 1, 3)
+    q, k, v = (b.transpose(b.reshape(p, dims=(*p.shape.lens[:2], 2, -1)), permutation=order) for p in parts)
+    mixed = b.dot(b.softmax(b.dot(q, b.transpose(k, permutation=(0, 1, 3, 2))), axis=3), v)
+    mixed = b.reshape(b.transpose(mixed, permutation=(0, 2, 1, 3)), dims=(batch, tokens, kept[2]))
+    return b.slice(mixed, axes=(1,), starts=(0,), ends=(1,))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_queries_of_a_product_that_makes_keys_too(turned: bool):
+    program = program_of(lambda b, x: heads_of_one_product(b, x, turned, (8, 8, 4)), x=(3, 7, 8))
+    checked(program, SIMPLIFY)
+    made = [i.shape.lens for i in program.main if i.name == "dot" and i.shape.ndim == 3]
+    assert sorted((rows * more, columns) for rows, more, columns in made) == [(3 * 1, 8), (3 * 7, 4), (3 * 7, 8)]
+
+
+def test_queries_of_heads_that_are_taken_apart_first():
+    """As timm has it: {batch, tokens, 3 * heads * width} is seen as {3, batch, heads, tokens, width}."""
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        wide = b.dot(x, b.broadcast_to(const(b, 8, 24), (3, 8, 24)))
+        wide = b.transpose(b.reshape(wide, dims=(3, 7, 3, 2, 4)), permutation=(2, 0, 3, 1, 4))
+        q, k, v = (b.squeeze(b.slice(wide, axes=(0,), starts=(n,), ends=(n + 1,)), axes=(0,)) for n in range(3))
+        mixed = b.dot(b.softmax(b.dot(q, b.transpose(k, permutation=(0, 1, 3, 2))), axis=3), v)
+        mixed = b.reshape(b.transpose(mixed, permutation=(0, 2, 1, 3)), dims=(3, 7, 8))
+        return b.slice(mixed, axes=(1,), starts=(6,), ends=(7,))
+
+    program = program_of(build, x=(3, 7, 8))
+    checked(program, SIMPLIFY)
+    made = [i.shape.lens for i in program.main if i.name == "dot" and i.shape.ndim == 3]
+    assert sorted((rows * more, columns) for rows, more, columns in made) == [(3 * 1, 8), (3 * 7, 8), (3 * 7, 8)]
+
+
+@pytest.mark.parametrize("case", ["read elsewhere", "overlapping", "most queries", "other rows"])
+def test_a_product_of_which_more_is_read_stays_one(case: str):
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        y = b.dot(x, b.broadcast_to(const(b, 4, 6), (2, 4, 6)))
+        few = b.slice(y, axes=(2,), starts=(0,), ends=(4 if case == "overlapping" else 3,))
+        rest = b.slice(y, axes=(2,), starts=(3,), ends=(6,))
+        stop = 4 if case == "most queries" else 2
+        made = [b.relu(b.slice(b.neg(few), axes=(1,), starts=(0,), ends=(stop,))), b.neg(rest)]
+        if case == "read elsewhere":
+            made.append(b.reduce_max(y, axes=(1,)))
+        if case == "other rows":
+            made.append(b.slice(b.relu(few), axes=(1,), starts=(2,), ends=(4,)))
+        return made
+
+    program = program_of(build, x=(2, 6, 4))
+    checked(program, [slice_first])
+    assert [i.shape.lens for i in program.main if i.name == "dot"] == [(2, 6, 6)]
+
+
 def test_columns_and_batches():
     def columns(b: Builder, x: Instruction) -> Instruction:
         return b.slice(b.relu(b.dot(x, const(b, 8, 12))), axes=(1,), starts=(2,), ends=(5,))

@@ -13,6 +13,7 @@ from migraphx.ops.matmul import Dot
 from migraphx.ops.movement import Multibroadcast, Reshape, Reshaping, Slice, Squeeze, Transpose
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction, Softmax
+from migraphx.passes.column_parts import column_parts
 from migraphx.passes.constants import broadcast_literal, compact, is_constant
 from migraphx.passes.interface import Refusals
 from migraphx.passes.rewrite import remove_unused, substitute
@@ -35,7 +36,8 @@ def slice_first(module: Module) -> Refusals:
     """Slice what products read instead of what is computed of them, where nobody reads the rest.
 
     The last layer of a classifier that looks at its first token alone is computed for that token, and of relative
-    positions (DeBERTa's) those that there are among so many tokens.
+    positions (DeBERTa's) those that there are among so many tokens. Where one product makes queries, keys and values,
+    and few queries are read, each of them becomes a product.
 
     before:
         w = @param:w -> float_type, {1, 8, 16}, {128, 16, 1}
@@ -56,6 +58,8 @@ def slice_first(module: Module) -> Refusals:
     read = _read(module)
     if not any(isinstance(ins.op, Dot) for ins in read):
         return []
+    if _apart(module, read):
+        read = _read(module)
     made: dict[Instruction, Instruction] = {}
     for ins in list(module):
         rows = read.get(ins)
@@ -76,11 +80,25 @@ def _read(module: Module) -> dict[Instruction, Rows]:
     for ins in reversed(list(module)):
         if ins.name.startswith("@") or not ins.users or any(u.owner is not module for u in ins.users):
             continue
-        wanted = {_wanted(user, ins, found) for user in ins.users}
-        rows = wanted.pop() if len(wanted) == 1 else None
+        rows = _all_want(ins, found)
         if rows is not None and any(_of_input(ins, k, rows) is not None for k in range(len(ins.inputs))):
             found[ins] = rows
     return found
+
+
+def _all_want(ins: Instruction, found: dict[Instruction, Rows]) -> Rows | None:
+    """The rows that all users read; None where they differ, or read all."""
+    wanted = {_wanted(user, ins, found) for user in ins.users}
+    return wanted.pop() if len(wanted) == 1 else None
+
+
+def _apart(module: Module, read: dict[Instruction, Rows]) -> bool:
+    """Products of parts of the weights, where of some columns few rows are read; whether there are any."""
+    found = [product for ins in module if isinstance(ins.op, Dot) and (product := column_parts(ins))]
+    found = [product for product in found if any(_all_want(part.slice, read) for part in product.parts)]
+    for product in found:
+        product.split(module)
+    return bool(found)
 
 
 def _wanted(user: Instruction, ins: Instruction, found: dict[Instruction, Rows]) -> Rows | None:

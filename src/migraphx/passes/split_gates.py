@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
-from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.size import hint_of, is_open
+from migraphx.ir.size import hint_of
 from migraphx.ops.matmul import Dot
-from migraphx.ops.movement import Slice
 from migraphx.ops.pointwise import Pointwise
+from migraphx.passes.column_parts import ColumnPart, ColumnParts, column_parts
 from migraphx.passes.interface import Refusals
-from migraphx.passes.rewrite import remove_unused, substitute
 
 LEAST = 64  # rows, below which one wide product is a launch less
 TYPES = ("half", "bf16")
@@ -46,31 +44,23 @@ def split_gates(module: Module) -> Refusals:
     """
     for dot in list(module):
         if isinstance(dot.op, Dot) and dot.shape.type in TYPES and dot.inputs[0].shape.type in TYPES:
-            result = _with_bias(dot)
-            halves = _halves(result)
+            product = column_parts(dot)
             rows = hint_of(dot.shape.elements) // max(1, hint_of(dot.shape.lens[-1]))
-            if halves and rows >= LEAST and _made_of(halves[0]) & _made_of(halves[1]):
-                _split(module, dot, result, halves)
+            if product and rows >= LEAST and _halved(product) and _meet(product.parts):
+                product.split(module)
     return []
 
 
-def _with_bias(dot: Instruction) -> Instruction:
-    """The addition that alone reads a product; itself where there is none."""
-    user = next(iter(dot.users), dot)
-    return user if len(dot.users) == 1 and user.name == "add" and user.inputs[0] is not user.inputs[1] else dot
+def _halved(product: ColumnParts) -> bool:
+    """Whether what is read of a product is its two halves, as they are."""
+    middle, odd = divmod(product.dot.shape.lens[-1], 2)
+    plain = [(p.start, p.stop) for p in product.parts if not p.views]
+    return not odd and len(product.parts) == 2 and plain == [(0, middle), (middle, 2 * middle)]
 
 
-def _halves(ins: Instruction) -> list[Instruction]:
-    """The slices that halve the columns, in order, where nothing else reads the value; none where they are others."""
-    last, length = ins.shape.ndim - 1, ins.shape.lens[-1]
-    if is_open(length) or len(ins.users) != 2:
-        return []
-    found = {}
-    for user in ins.users:
-        spans = user.op.spans(ins.shape.lens) if isinstance(user.op, Slice) else {}
-        if [*spans] == [last] and 2 * spans[last].length == length:
-            found[spans[last].start] = user
-    return [found[0], found[length // 2]] if found.keys() == {0, length // 2} else []
+def _meet(parts: Sequence[ColumnPart]) -> bool:
+    """Whether pointwise operators make something of both."""
+    return bool(_made_of(parts[0].slice) & _made_of(parts[1].slice))
 
 
 def _made_of(ins: Instruction) -> set[Instruction]:
@@ -81,19 +71,3 @@ def _made_of(ins: Instruction) -> set[Instruction]:
         found |= new
         left += new
     return found
-
-
-def _split(module: Module, dot: Instruction, result: Instruction, halves: list[Instruction]) -> None:
-    b, (x, w) = Builder(module, before=result, origin=result.origin), dot.inputs
-    width = result.shape.lens[-1] // 2
-    for n, half in enumerate(halves):
-        columns = partial(_columns, b, start=n * width, end=n * width + width)
-        part = b.dot(x, columns(w))
-        if result is not dot:
-            part = b.add(*(part if i is dot else columns(i) for i in result.inputs))
-        substitute(half, part)
-    remove_unused(module, halves)
-
-
-def _columns(b: Builder, ins: Instruction, start: int, end: int) -> Instruction:
-    return b.slice(ins, axes=(ins.shape.ndim - 1,), starts=(start,), ends=(end,))

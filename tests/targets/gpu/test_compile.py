@@ -164,13 +164,15 @@ def prefetch_columns(x):
         "tl.store(x, k)",
         "y = unknown(k)",
         "y = x.load()",
+        "y = d.load([0, 0])",
         "for i in range(k):\n        y = i",
         "if k:\n        y = k",
     ],
 )
 def test_a_kernel_knows_its_place_before_it_waits(line: str) -> None:
-    """Arithmetic, also by functions, and what it asks for come first; what may touch memory does not."""
-    first = "    k, m = place(n)\n    k += 1\n    prefetch_columns(x)\n"
+    """Arithmetic, also by functions, descriptors and what it asks for come first; what may touch memory does not."""
+    first = "    k, m = place(n)\n    k += 1\n    d = tl.make_tensor_descriptor(x, [k, m], [m, 1], [16, 16])\n"
+    first += "    prefetch_columns(x)\n"
     text = f"{READS}\n\n@triton.jit\ndef f(x, n):\n{first}    {line}\n    tl.store(x, 0)\n"
     assert f"{first}    gdc_wait()\n    gdc_launch_dependents()\n    {line}\n" in waiting(text, "f")
 

@@ -243,8 +243,10 @@ def lower_into(ctx: LoweringContext, module: Module, destinations: Sequence[View
     An output is computed at its destination where it can be; else it is copied there at the end.
     """
     for ins, place in zip(module.outputs, destinations, strict=True):
-        if place is not None and place.standard and ins.shape.standard and _can_be_placed(ctx, ins, module):
-            ctx.output_views[ins] = place
+        if place is not None and place.standard:
+            made, at = _as_computed(ins, place)
+            if made.shape.standard and _can_be_placed(ctx, made, module):
+                ctx.output_views[made] = at
     _plan_concats(ctx, module)
     for ins in module:
         if isinstance(ins.op, Return):
@@ -257,7 +259,7 @@ def lower_into(ctx: LoweringContext, module: Module, destinations: Sequence[View
             ctx.sources += [ins] * (len(ctx.calls) - len(ctx.sources))
     for ins, place in zip(module.outputs, destinations, strict=True):
         view = ctx.view(ins) if place is not None else None
-        if view is not None and place is not None and view != place:
+        if view is not None and place is not None and not view.same(place):
             ctx.copy(view, place, ins.origin)
     ctx.sources += [None] * (len(ctx.calls) - len(ctx.sources))
 
@@ -265,6 +267,14 @@ def lower_into(ctx: LoweringContext, module: Module, destinations: Sequence[View
 def described(ins: Instruction) -> str:
     """An operator's name and origin, for messages."""
     return ins.name + from_(ins)
+
+
+def _as_computed(ins: Instruction, place: View) -> tuple[Instruction, View]:
+    """What is computed for an output that only has other lens than that, and where, so that it lies at `place`."""
+    while isinstance(ins.op, Reshaping) and ins.inputs[0].shape.standard and ins.owner is ins.inputs[0].owner:
+        ins = ins.inputs[0]
+        place = place.row_major(ins.shape.lens)
+    return ins, place
 
 
 def _can_be_placed(ctx: LoweringContext, ins: Instruction, module: Module) -> bool:

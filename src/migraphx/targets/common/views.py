@@ -66,6 +66,11 @@ class View:
         want = standard_strides(self.lens)
         return all(n <= 1 or s == w for n, s, w in zip(self.lens, self.strides, want, strict=True)) or not self.elements
 
+    def same(self, other: View) -> bool:
+        """Whether these are the elements of `other` in its order: the strides of one element do not count."""
+        strides = tuple(o if n == 1 else s for n, s, o in zip(self.lens, self.strides, other.strides, strict=False))
+        return replace(self, strides=strides) == other
+
     @property
     def at_hand(self) -> View:
         """The view at the lengths of this compilation, where it is for many."""
@@ -108,12 +113,16 @@ class View:
         """Without the leading dimension, which has length 1."""
         return replace(self, lens=self.lens[1:], strides=self.strides[1:])
 
+    def row_major(self, lens: Sequence[int]) -> View:
+        """The elements of a standard view under other lens, which are as many."""
+        return replace(self, lens=tuple(lens), strides=standard_strides(lens))
+
     def reshaped(self, lens: Sequence[int]) -> View | None:
         """The same elements in row-major order under other lens, or None where that needs a copy."""
         if self.lens == tuple(lens):
             return self
         if not self.elements:
-            return replace(self, lens=tuple(lens), strides=standard_strides(lens))
+            return self.row_major(lens)
         runs = [(n, s) for n, s in _runs(self.lens, [self.strides])]
         strides: list[int] = []
         pending = list(runs)

@@ -30,6 +30,7 @@ OBJECTS = 100_000  # new ones between two collections of garbage, which were a s
 WAITS = "# now what others wrote"  # emit/shell.py puts it into texts
 ASKS = {"prefetch_columns"}  # functions of kernels/ahead.py
 ARITHMETIC = {"assume", "program_id", "arange", "cdiv", "minimum", "maximum", "where"}  # of triton.language
+DESCRIBES = {"make_tensor_descriptor"}  # which writes to memory that nobody else has: each launch's own (state.py)
 WAITS_FOR_ALL = "wgmma.wait_group.sync.aligned 0;"
 MAY_BEGIN = re.compile(r":$|\b(bra|brx|call|wgmma)\b")  # products: a statement of PTX, or what others lead to
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
@@ -47,10 +48,10 @@ def target_of(chip: str) -> GPUTarget:
 
 
 def touches_no_memory(statement: ast.stmt, functions: dict[str, ast.FunctionDef]) -> bool:
-    """Whether it is arithmetic, or asks for weights; `functions`: those that it may call."""
+    """Whether it is arithmetic, describes, or asks for weights; `functions`: those that it may call."""
     for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
         match call.func:
-            case ast.Attribute(value=ast.Name(id="tl"), attr=name) if name in ARITHMETIC:
+            case ast.Attribute(value=ast.Name(id="tl"), attr=name) if name in ARITHMETIC | DESCRIBES:
                 pass
             case ast.Name(id=name) if name in ASKS:
                 pass
@@ -68,9 +69,9 @@ def waiting(source: str, name: str) -> str:
 
     It waits where it says WAITS, else behind what it computes of its arguments alone: all that a kernel reads or
     overwrites may be the work of those before it, but for weights. What is gained is the time between two kernels:
-    blocks of the next one are there when the last of this one ends, they know their places, and the weights that they
-    want are on their way. To start it before the wait is slower on an H200: blocks that wait take the place of those
-    that work.
+    blocks of the next one are there when the last of this one ends, they know their places, have made their tensor
+    descriptors, and the weights that they want are on their way. To start it before the wait is slower on an H200:
+    blocks that wait take the place of those that work.
     """
     tree = ast.parse(source)
     function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)

@@ -37,8 +37,10 @@ def reshape(ctx: LoweringContext, ins: Instruction) -> None:
     view = ctx.view(ins.inputs[0])
     same = view.reshaped(ins.shape.lens)
     if same is None:
-        same = ctx.standard(view, ins.origin).reshaped(ins.shape.lens)
-        assert same is not None
+        place = ctx.output_views.get(ins)
+        made = ctx.temporary(Shape(view.type, view.lens)) if place is None else place.row_major(view.lens)
+        ctx.copy(view, made, ins.origin)
+        same = made.row_major(ins.shape.lens)
     ctx.views[ins] = same
 
 
