@@ -97,6 +97,16 @@ def test_queries_of_heads_that_are_taken_apart_first():
     assert sorted((rows * more, columns) for rows, more, columns in made) == [(3 * 1, 8), (3 * 7, 8), (3 * 7, 8)]
 
 
+def test_a_product_of_one_column_that_becomes_a_vector():
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        column = b.squeeze(b.dot(x, const(b, 8, 1)), axes=(1,))
+        return [b.slice(b.relu(b.dot(x, const(b, 8, 4))), axes=(0,), starts=(0,), ends=(1,)), b.neg(column)]
+
+    program = program_of(build, x=(6, 8))
+    checked(program, [slice_first])
+    assert sorted(i.shape.lens for i in program.main if i.name == "dot") == [(1, 4), (6, 1)]
+
+
 @pytest.mark.parametrize("case", ["read elsewhere", "overlapping", "most queries", "other rows"])
 def test_a_product_of_which_more_is_read_stays_one(case: str):
     def build(b: Builder, x: Instruction) -> list[Instruction]:

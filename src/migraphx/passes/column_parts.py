@@ -102,7 +102,7 @@ def _place(view: Instruction, ins: Instruction, axis: int) -> tuple[int, int] | 
         return view.op.permutation.index(axis), 1
     lens = view.shape.lens
     for mine, theirs in (groups(ins.shape.lens, lens) or []) if isinstance(view.op, Reshaping) else []:
-        if mine == [axis]:
+        if mine == [axis] and theirs:
             first = next((d for d in theirs if lens[d] > 1), theirs[0])
             return first, prod(lens[d] for d in theirs if d > first)
     return None
