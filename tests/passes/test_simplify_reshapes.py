@@ -184,6 +184,20 @@ def test_a_residual_joins_the_dot_behind_a_reshape():
     assert any(i.name == "dot" for i in add.inputs)
 
 
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_a_slice_of_a_residual_joins_where_dimensions_of_one_move(tokens: int):
+    """The first token of a residual stream, which lies in rows of all tokens; two of them would need a copy."""
+
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        made = b.dot(x, b.broadcast_to(const(b, 4, 5), (1, 4, 5)))
+        return b.relu(b.add(b.reshape(made, dims=(3, tokens, 5)), b.slice(y, axes=(1,), starts=(0,), ends=(tokens,))))
+
+    program = program_of(build, x=(1, 3 * tokens, 4), y=(3, 7, 5))
+    checked(program, [simplify_reshapes])
+    add = next(i for i in program.main if i.name == "add")
+    assert any(i.name == "dot" for i in add.inputs) == (tokens == 1)
+
+
 def test_two_residuals_do_not_push_each_other_about():
     def build(b: Builder, x: Value, y: Value) -> Value:
         p = b.dot(b.reshape(x, dims=(4, 6)), const(b, 6, 6))

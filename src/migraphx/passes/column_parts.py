@@ -84,16 +84,17 @@ def column_parts(dot: Instruction) -> ColumnParts | None:
 def _read(ins: Instruction, axis: int, each: int, views: tuple[Moved, ...]) -> Iterator[ColumnPart | None]:
     """What reads a value whose `axis` holds columns: slices of it, behind views; None: something else."""
     for user in ins.users:
-        place = _place(user, ins, axis) if user.owner is ins.owner else None
-        if isinstance(user.op, Slice):
-            spans = user.op.spans(ins.shape.lens)
-            whole = [*spans] != [axis]
-            yield None if whole else ColumnPart(spans[axis].start * each, spans[axis].stop * each, user, views)
-        elif place is None:
+        if user.owner is not ins.owner:
             yield None
-        else:
+        elif isinstance(user.op, Slice):
+            spans = user.op.spans(ins.shape.lens)
+            mine = [*spans] == [axis]
+            yield ColumnPart(spans[axis].start * each, spans[axis].stop * each, user, views) if mine else None
+        elif place := _place(user, ins, axis):
             there, more = place
             yield from _read(user, there, each * more, (*views, Moved(user, there, each * more)))
+        else:
+            yield None
 
 
 def _place(view: Instruction, ins: Instruction, axis: int) -> tuple[int, int] | None:

@@ -455,7 +455,8 @@ def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:
             return few
         if isinstance(i.op, Reshaping) and i.inputs[0].shape.lens == x.shape.lens and i.inputs[0].shape.standard:
             return i.inputs[0]
-        free = i.shape.standard and takes_epilogue(x) and not takes_epilogue(i)
+        free = i.shape.standard or _but_ones(i.shape.lens) == _but_ones(x.shape.lens)
+        free = free and takes_epilogue(x) and not takes_epilogue(i)
         return b.reshape(i, dims=x.shape.lens) if free else Refuse("an input is not reshaped alike")
     back = tuple(int(d) for d in np.argsort(np.array(order, int)))
     if i.name == "transpose" and i.op.attributes()["permutation"] == order:
@@ -466,6 +467,10 @@ def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:
     if free and takes_epilogue(x) and not takes_epilogue(i):
         return b.transpose(i, permutation=back)
     return Refuse("an input lies in another order")
+
+
+def _but_ones(lens: Sequence[int]) -> list[int]:
+    return [n for n in lens if n != 1]
 
 
 def _constant_before(b: Builder, c: Instruction, lens: Sequence[int]) -> Answer:
