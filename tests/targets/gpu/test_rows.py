@@ -10,8 +10,9 @@ import pytest
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
-from migraphx.targets.gpu.emit import plans, reduce
+from migraphx.targets.gpu.emit import plans, reduce, rows
 from migraphx.targets.gpu.emit.plans import Plan
+from migraphx.targets.gpu.emit.shell import WAITS
 from tests.targets.gpu.side_by_side import built, check
 from tests.targets.gpu.test_reduce import layer_norm, norm_of_sum, softmax
 
@@ -62,6 +63,16 @@ def test_rows_of_whole_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
             made = check(built(build, *shapes), scale=4)
             (kernel,) = cast(Any, made.executable).plan.kernels
             assert "whole" in kernel.source and "inside_ce" not in kernel.source
+
+
+def test_a_row_that_fills_the_registers_waits_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the kernel in front of it, before it computes where the row lies: what waits would be kept."""
+    as_planned(Plan(1, 16, 1, vector=8, pieces=4), monkeypatch)
+    for longest, first in ((48, True), (49, False)):
+        monkeypatch.setattr(rows, "LONGEST_BEHIND", longest)
+        made = check(built(softmax(1), Shape("half", (19, 49))), scale=4)
+        (kernel,) = cast(Any, made.executable).plan.kernels
+        assert (WAITS in kernel.source.split("begin0")[0]) == first
 
 
 def test_several_rows_a_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,10 @@ from migraphx.targets.common.views import Loops, View
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import LINE, compute_type, load_text, pointer_type, reading_of, store_text
 from migraphx.targets.gpu.emit.pieces import Ends, Piece
-from migraphx.targets.gpu.emit.plans import Plan
+from migraphx.targets.gpu.emit.plans import LONGEST_BEHIND, Plan
 from migraphx.targets.gpu.emit.reducers import REDUCERS, accumulated
 from migraphx.targets.gpu.emit.scalar import constant_text
+from migraphx.targets.gpu.emit.shell import WAITS
 from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
@@ -175,6 +176,8 @@ class RowKernel:
         if not self.whole_rows:
             lines.append(f"inside_r = r < {self._number('rows', self.rows)}")
         lines += self._digits("r", self.fused.kept, "kept")
+        if self.plan.pieces > 1 and self.length > LONGEST_BEHIND:
+            lines.append(WAITS)  # such a row leaves no registers for what is known ahead
         for k in self.ends.own if self.ends else ():
             lines.append(f"begin{k} = (r * {self._begun(k)} + {vector - 1}) // {vector} * {vector}")
         self._tile(start)
