@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import Shape
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import tables, tune
 from migraphx.targets.gpu.choices import APART, DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
-from migraphx.targets.gpu.costs.products import THIRDS
+from migraphx.targets.gpu.costs.products import THIRDS, described_products, products
 from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.kernel import Grid, Kernel, Launch
 from migraphx.targets.gpu.libraries import find
@@ -30,6 +31,7 @@ from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.recorder import RecordedWork, Recorder
 from tests.targets.gpu.side_by_side import built
 
+OWN = {"product", "product" + THIRDS, "vector", "described"}
 KERNELS = {
     "product": {"product", "vector", "described", LIBRARY, DNN, "int4", "int4 vector"},
     "gated": {"described", APART},
@@ -57,6 +59,20 @@ def test_what_comes_with_the_package(path: Path) -> None:
         family = key.split()[0]
         assert config.kernel.removesuffix(THIRDS) in KERNELS[family], key
         assert min(config.split, config.warps, config.group, config.tail) >= 1 or config.kernel in LIBRARIES, key
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda p: p.stem)
+def test_winners_among_products_are_candidates(path: Path) -> None:
+    """Else nobody would choose them, and nobody would know."""
+    chip = path.stem.replace("_", ":")
+    own = {k: c for k, c in tables.read(chip).items() if k.startswith("product ") and c.kernel in OWN}
+    assert any(int(k.split("x")[1]) == 8 for k in own)
+    for key, config in own.items():
+        _, sizes, type, *_ = key.split()
+        b, m, n, k = map(int, sizes.split("x"))
+        about = (b, m, n, k), type, dtypes.to_numpy(type).itemsize, KNOWN[chip]
+        found = [*products(*about), *products(*about, along_depth=False), *described_products(*about, written=2)]
+        assert config in found, key
 
 
 def test_what_was_chosen_is_told() -> None:

@@ -52,6 +52,8 @@ TILES = {  # rows, columns, depth, warps, stages
     "double": ((64, 64, 16, 4, 3), (64, 32, 16, 4, 3), (32, 32, 16, 4, 3), (16, 32, 16, 2, 3)),
     "integer": ((16, 16, 16, 4, 1),),
 }  # fmt: skip
+MOST_FEW = 8  # rows: half of the smallest tile
+FEW_ROWS = ((16, 32, 256, 2, 6), (16, 64, 256, 4, 3), (16, 64, 128, 4, 6))  # of 16 bits, where there are no more
 DESCRIBED = (  # of half, by the hardware's own copies
     (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 4, 3), (128, 128, 64, 8, 4),
     (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (192, 256, 64, 8, 3),
@@ -101,7 +103,8 @@ def products(
     """Candidates for a product of batch, rows, columns, depth. `along_depth`: the weights' depth is contiguous."""
     batch, m, n, k = shape
     found = []
-    for kernel, (tm, tn, tk, warps, stages) in ways("product", type, facts):
+    few = FEW_ROWS if 1 < m <= MOST_FEW and type in ("half", "bf16") else ()
+    for kernel, (tm, tn, tk, warps, stages) in (*ways("product", type, facts), *(("product", tile) for tile in few)):
         too_large = (tm > 16 and tm >= 2 * m) or (tn > 32 and tn >= 2 * n)
         config = Config(kernel, tm, tn, tk, 1, warps, stages)
         if too_large or config.shared(itemsize) > facts.shared:
@@ -205,14 +208,12 @@ def product_cost(
         each = max(1.0, tiles / facts.processors)
         traffic *= math.ceil(each) / each  # some processors read more than others
     elif config.kernel == "product" and m <= 16:
-        waiting = (
-            max(1.0, min(tiles / facts.processors, together))
-            * config.n
-            * config.k
-            * itemsize
-            * max(config.stages - 1, 1)
-        )
+        blocks = max(1.0, min(tiles / facts.processors, together))
+        waiting = blocks * config.n * config.k * itemsize * max(config.stages - 1, 1)
         traffic *= (1 + (STAGED / waiting) ** 1.5) * (TURNS if m == 1 else 1.0)
+        if 1 < m <= MOST_FEW:  # each tile reads the rows again, and some processors read more than others
+            each = max(1.0, tiles / facts.processors)
+            traffic *= (1 + config.m / config.n) * math.ceil(each) / each
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
     if config.tail > 1:
         left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
