@@ -202,18 +202,16 @@ def product_cost(
     elements = batch * m * n
     traffic = (batch * (m * k + k * n) * itemsize + elements * result) / facts.bandwidth
     traffic /= min(1.0, tiles / facts.processors)
+    each = max(1.0, tiles / facts.processors)
+    uneven = math.ceil(each) / each  # some processors read more than others
+    waiting = min(each, together) * config.n * config.k * itemsize
     if config.kernel == "vector":
-        waiting = max(1.0, min(tiles / facts.processors, together)) * config.n * config.k * itemsize
-        traffic *= (1 + (IN_FLIGHT / waiting) ** 1.5) * (TURNS if steps > 1 else 1.0)
-        each = max(1.0, tiles / facts.processors)
-        traffic *= math.ceil(each) / each  # some processors read more than others
+        traffic *= (1 + (IN_FLIGHT / waiting) ** 1.5) * (TURNS if steps > 1 else 1.0) * uneven
     elif config.kernel == "product" and m <= 16:
-        blocks = max(1.0, min(tiles / facts.processors, together))
-        waiting = blocks * config.n * config.k * itemsize * max(config.stages - 1, 1)
+        waiting *= max(config.stages - 1, 1)
         traffic *= (1 + (STAGED / waiting) ** 1.5) * (TURNS if m == 1 else 1.0)
-        if 1 < m <= MOST_FEW:  # each tile reads the rows again, and some processors read more than others
-            each = max(1.0, tiles / facts.processors)
-            traffic *= (1 + config.m / config.n) * math.ceil(each) / each
+        if 1 < m <= MOST_FEW:  # each tile reads the rows again
+            traffic *= (1 + config.m / config.n) * uneven
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
     if config.tail > 1:
         left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
