@@ -27,9 +27,9 @@ template <class T> inline constexpr int MR = REGISTERS == 16 && sizeof(T) == 8 ?
 template <class T> inline constexpr int MR1 = REGISTERS == 32 && sizeof(T) < 8 ? 8 : MR<T>;
 template <class T> inline constexpr int MR3 = LANES == 8 && same_v<T, float> ? 4 : 0;  // rows of three vectors on AVX2
 // Panels, all of them whole, that one or two rows of floats are multiplied by together on AVX2, each of which asks for what
-// comes next in it: no sum waits for itself, and more of memory is on its way. On a Zen 3 (medians of five turns) one row
-// brings in 20.5 GB/s from memory so, panel by panel 17.2; from the third-level cache 108 and 73. On an Emerald Rapids with
-// AVX-512, where a tile has two panels, four bring in a tenth less from memory.
+// comes next in it: no sum waits for itself, and more of memory is on its way. On a Zen 3 (medians of five turns, three sizes)
+// one row brings in 19.5 to 20.7 GB/s from memory so, panel by panel 16.8 to 18.2; from the third-level cache 84 to 111 and 72
+// to 75. With AVX-512 a tile has two panels; on an Emerald Rapids four, unasked for, bring in 10 to 19 % less from memory.
 template <class T> constexpr int64_t panels_together(int64_t rows, int64_t panels) {
     if (!same_v<T, float> || NP<T> > 1 || rows > 2 || panels < 2) return NP<T>;
     return rows == 1 && panels >= 4 ? 4 : 2;
@@ -101,6 +101,7 @@ template <class Way, class V, int... J> MGX_INLINE void add_row(V* acc, V x, con
 template <class V, int... J> MGX_INLINE void keep_row(V* row, Ints<J...>) {
     ((row[J] = in_register(row[J])), ...);
 }
+// Of several panels, which are as many streams.
 template <class S, int... J> MGX_INLINE void ask_for_more(const S* b, int64_t panel, Ints<J...>) {
     constexpr int64_t BYTES = 512;
     (__builtin_prefetch(reinterpret_cast<const char*>(b + J * panel) + BYTES, 0, 3), ...);
@@ -112,7 +113,7 @@ template <class V, class T, int... J> MGX_INLINE void store_row(T* to, const V* 
 // ROWS x (VECS * LANES) elements of C in registers of N lanes.
 template <class T, class TA, class TB, int VECS, int N, int... R>
 MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) {
-    constexpr int ROWS = sizeof...(R), COLS = VECS * LANES / N;
+    constexpr int ROWS = sizeof...(R), COLS = VECS * LANES / N, PANELS = VECS / PANEL_VECTORS;  // whole ones
     constexpr UpTo<COLS> cols;
     if (u.accumulate)
         (load_row<T, N>(acc + R * COLS, u.tile + R * COLS * N, NR, cols), ...);
@@ -129,8 +130,8 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
         if (u.fetch_rows && segs > 1) (__builtin_prefetch(rows[ROWS + R] + u.k0), ...);
 #pragma GCC unroll 2  // which g++ 12 ignores at a do-while loop
         for (int64_t k = 0; k < kc; ++k) {
-            if constexpr (VECS > NP<T> * PANEL_VECTORS)
-                ask_for_more(b, panel, UpTo<VECS / PANEL_VECTORS>{});
+            if constexpr (PANELS > NP<T>)
+                ask_for_more(b, panel, UpTo<PANELS>{});
             else
                 __builtin_prefetch(ahead, 0, 3);  // into L2 alone (2) was up to 7 % slower
             vec<T, N> bv[COLS];
