@@ -53,7 +53,7 @@ class Device(Protocol):
         ...
 
     def copy(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
-        """Copy bytes within the device."""
+        """Copy bytes within the device; without a stream, this is done when it returns."""
         ...
 
     def read(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
@@ -61,7 +61,10 @@ class Device(Protocol):
         ...
 
     def write(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
-        """Copy bytes from main memory to the device; `source` may be reused when it returns."""
+        """Copy bytes from main memory to the device; `source` may be reused when it returns.
+
+        Without a stream they are there by then.
+        """
         ...
 
     def holds(self, pointer: int) -> bool:

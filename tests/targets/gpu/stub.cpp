@@ -129,6 +129,7 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
     IN_CONTEXT;
     UNDISTURBING;
     REQUIRE(blocks.count(p) && blocks[p].device == here(), CUDA_ERROR_INVALID_VALUE);
+    do_late();
     used[here()] -= blocks[p].size;
     blocks.erase(p);
     return free((void*)p), CUDA_SUCCESS;
@@ -161,7 +162,8 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t n, CUstre
     IN_CONTEXT;
     REQUIRE(known(to, n), CUDA_ERROR_INVALID_VALUE);
     if (pinned.count((void*)from)) return late.push_back([=] { memcpy((void*)to, from, n); }), CUDA_SUCCESS;
-    return memcpy((void*)to, from, n), CUDA_SUCCESS;
+    std::vector<char> staged((const char*)from, (const char*)from + n);  // which is sent later
+    return late.push_back([=] { memcpy((void*)to, staged.data(), n); }), CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t n, CUstream) {
     ALONE;
@@ -174,7 +176,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstre
     ALONE;
     IN_CONTEXT;
     REQUIRE(known(from, n) && known(to, n), CUDA_ERROR_INVALID_VALUE);
-    return memmove((void*)to, (void*)from, n), CUDA_SUCCESS;
+    return late.push_back([=] { memmove((void*)to, (void*)from, n); }), CUDA_SUCCESS;
 }
 CUresult cuStreamCreate(CUstream* s, unsigned) {
     IN_CONTEXT;

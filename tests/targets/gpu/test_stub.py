@@ -215,6 +215,16 @@ def test_memory(device: CudaDevice) -> None:
         device.copy(other, 16, 4)
 
 
+def test_copies_without_a_stream_are_done(device: CudaDevice) -> None:
+    """Who reads them in a stream that does not wait for the default one finds them: a stub's memory is ours to see."""
+    array = np.arange(16, dtype=np.int32)
+    (first, _own), (second, _keep) = device.allocate(64), device.allocate(64)
+    device.write(first, array.ctypes.data, 64)
+    assert module.ctypes.string_at(first, 64) == array.tobytes()
+    device.copy(second, first, 64)
+    assert module.ctypes.string_at(second, 64) == array.tobytes()
+
+
 def test_what_doctor_says(device: CudaDevice, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnose, "device_of", lambda kind, index: device)
     monkeypatch.setattr(diagnose, "cuda_driver", lambda: driver)
