@@ -113,6 +113,14 @@ NORMS = [
          lambda b, x: normed(b, x, scale=channels(b, 3), offset=1e6), (IMAGES,)),
     Case("norm_of_convolution", "the scaled weights underflow",
          lambda b, x: normed(b, x, scale=channels(b, 3, 1e-6)), (IMAGES,)),
+    Case("norm_of_inputs", "not a norm of a narrow convolution whose weights are inputs",
+         lambda b, x, w: norm(b, x, w, wide="double"), (IMAGES, HALF(3, 2, 1, 1))),
+    Case("norm_of_inputs", "the norm is not one for each channel", norm, (IMAGES, HALF(3, 2, 1, 1))),
+    Case("norm_of_inputs", "the convolution is too small",
+         lambda b, x, w: norm(b, x, w, channels(b, 3)), (IMAGES, HALF(3, 2, 1, 1))),
+    Case("offsets_meet", "not two convolutions into which norms were folded",
+         lambda b, x, w, y: b.add(*(b.add(b.convolution(i, w), y) for i in (x, b.exp(x)))),
+         (IMAGES, HALF(3, 2, 1, 1), HALF(1, 3, 4, 4))),
 ]  # fmt: skip
 
 # ---- gates ----

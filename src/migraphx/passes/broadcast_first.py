@@ -13,13 +13,15 @@ from migraphx.passes.rewrite import remove_unused, substitute
 
 MOST = 16  # operators that are repeated for one input of an epilogue
 FEWER = 16  # times: what is repeated has so few elements
+MOST_ROWS = 1024  # of an epilogue, each of whose tiles computes it again; a single conversion is no matter
 
 
 def broadcast_first(module: Module) -> Refusals:
     """Broadcast the inputs of pointwise operators, not their result, where epilogues and norms alone read that.
 
     A batch norm whose statistics are inputs computes a scale for each channel: by itself that is a kernel as long as
-    its launch, in the convolution's epilogue it is next to nothing. So it is with a norm's weights that are converted.
+    its launch, in the epilogue of a small convolution it is next to nothing. So it is with a norm's weights that are
+    converted.
 
     before:
         v = @param:v -> float_type, {32}, {1}
@@ -52,7 +54,11 @@ def broadcast_first(module: Module) -> Refusals:
         while isinstance(views[-1].inputs[0].op, Reshaping):
             views.append(views[-1].inputs[0])
         small = views[-1].inputs[0]
-        if _operators(small) <= MOST and 0 < small.shape.elements * FEWER <= ins.shape.elements:
+        again = ins.shape.elements > small.shape.elements * MOST_ROWS and any(
+            u in grouping.epilogues for u in ins.users
+        )
+        few = 0 < small.shape.elements * FEWER <= ins.shape.elements
+        if few and _operators(small) <= (1 if again else MOST):
             wide = _wide(Builder(module, before=ins, origin=small.origin), small, views)
             substitute(ins, wide)
             remove_unused(module, [ins])

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
+from migraphx.passes import fold_norms
 from migraphx.targets.common.call import Call
 from migraphx.targets.gpu.emit import taps
 from migraphx.targets.gpu.kernel import Kernel, Launch
@@ -83,6 +86,38 @@ def test_weights_that_are_inputs(type: str, weights: tuple[int, ...]) -> None:
     )
     steps = [s.kernel for s in check(made, scale=4).executable.steps]
     assert "copy taps" in steps
+
+
+@pytest.mark.parametrize("type", ["half", "bf16"])
+def test_norms_that_are_inputs_scale_weights(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are copied into the kernels' order; weights of any sizes by one launch, windows apart from pixels."""
+    monkeypatch.setattr(fold_norms, "LEAST_ROWS", 1)
+    monkeypatch.setattr(taps, "PROGRAMS", 2)
+    lens = [
+        (32, 16, 3, 3),
+        (48, 32, 3, 3),
+        (272, 48, 1, 1),
+        (16, 272, 1, 1),
+        (16, 16, 1, 1),
+        (5, 16, 2, 2),
+        (6, 5, 1, 1),
+    ]
+
+    def body(b: Builder, x: Instruction, *given: Instruction) -> Instruction:
+        for n, (channels, _, kernel, _) in enumerate(lens):
+            x = b.convolution(x, given[3 * n], padding=(kernel // 2,) * 2, stride=(1, 1), dilation=(1, 1))
+            wide = [b.multibroadcast(b.cast(b.reshape(v, dims=(channels, 1, 1)), "float"), out_lens=x.shape.lens)
+                    for v in given[3 * n + 1 : 3 * n + 3]]  # fmt: skip
+            x = b.relu(b.cast(b.add(b.mul(b.cast(x, "float"), wide[0]), wide[1]), type))
+        return x
+
+    shapes = [Shape(type, (1, 16, 9, 8))]
+    for w in lens:
+        shapes += [Shape(type, w), Shape(type, w[:1]), Shape(type, w[:1])]
+    rng = np.random.default_rng(0)
+    arrays = {f"x{n}": rng.uniform(-1, 1, s.lens).astype(dtypes.to_numpy(type)) for n, s in enumerate(shapes)}
+    steps = [s.kernel for s in check(built(body, *shapes), arrays, scale=8).executable.steps]
+    assert [s for s in steps if "taps" in s] == ["2 x copy scaled taps", "3 x copy scaled taps", "copy scaled taps"]
 
 
 def test_weights_that_are_no_vectors_are_copied_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
+from migraphx.passes import fold_norms
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.gpu.choices import APART, Choices, Config, Problem
 from migraphx.targets.gpu.target import GpuTarget
@@ -134,11 +135,11 @@ def test_the_faster_way_is_taken(apart: bool, monkeypatch: pytest.MonkeyPatch) -
     """What was measured decides; `explain` tells of the other."""
     winner, seen = Config(APART, 0, 0, 0) if apart else CHAINED, set[Problem]()
 
-    def known(self: Choices, problem: Problem) -> Config | None:
+    def winners(self: Choices, problem: Problem) -> Iterator[Config]:
         seen.add(problem)
-        return winner if problem.family == "chained" else None
+        return iter([winner] if problem.family == "chained" else [])
 
-    monkeypatch.setattr(Choices, "known", known)
+    monkeypatch.setattr(Choices, "winners", winners)
 
     def blocks(b: Builder, x: Instruction, residual: Instruction) -> list[Instruction]:
         between = wide(b, x, residual)
@@ -167,3 +168,26 @@ def test_operations_are_counted(chained: Callable[..., None]) -> None:
     made.compile(GpuTarget(InterpretedDevice()))
     (step,) = (s for s in made.executable.steps if "dot" in s.kernel)
     assert 2 * 128 * 128 * (32 + 64) <= step.flops <= 2 * 128 * 128 * (32 + 64) + 2 * 128 * 128
+
+
+def test_weights_that_are_computed(chained: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Norms that are inputs: weights are scaled between both products, whose kernel stands behind that."""
+    chained()
+    monkeypatch.setattr(fold_norms, "LEAST_ROWS", 1)
+    lens, shapes = [(128, 32, 1, 1), (32, 128, 1, 1)], [Shape("half", (2, 32, 9, 7))]
+
+    def blocks(b: Builder, x: Instruction, *given: Instruction) -> list[Instruction]:
+        found = list[Instruction]()
+        for n, (w, scale) in enumerate(zip(given[::2], given[1::2], strict=True)):
+            x = b.convolution(x, w)
+            wide = b.multibroadcast(b.cast(b.reshape(scale, dims=(lens[n][0], 1, 1)), "float"), out_lens=x.shape.lens)
+            x = b.relu(b.cast(b.add(b.mul(b.cast(x, "float"), wide), wide), "half"))
+            found.append(x)
+        return [b.reduce_max(x, axes=(1,)) for x in found]
+
+    for w in lens:
+        shapes += [Shape("half", w), Shape("half", w[:1])]
+    steps = [s.kernel for s in check(built(blocks, *shapes), scale=4).executable.steps]
+    products = [s for s in steps if "convolution" in s]
+    assert [s.count("convolution") for s in products] == [2]
+    assert "2 x copy scaled taps" in steps[: steps.index(products[0])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -147,7 +147,7 @@ def test_gates_of_any_length(accelerator: Accelerator, monkeypatch: pytest.Monke
 
     parameters: test_forms.Parameters = {"x0": ("half", [test_forms.B, test_forms.S, 96])}
     monkeypatch.setitem(test_forms.CASES, "gates", (gated, parameters, 1))
-    monkeypatch.setattr(Choices, "known", lambda self, problem: None)
+    monkeypatch.setattr(Choices, "winners", lambda self, problem: iter(()))
     made = test_forms.compiled("gates", accelerator)
     for batch, tokens in ((2, 40), (3, 33), (1, 200), (2, 7)):
         given = test_forms.random(parameters, {"batch": batch, "tokens": tokens})
@@ -167,8 +167,8 @@ def test_the_faster_way_is_taken(apart: bool, monkeypatch: pytest.MonkeyPatch) -
     """What was measured decides; `explain` tells of the other."""
     seen = dict[Problem, list[Config]]()
 
-    def known(self: Choices, problem: Problem) -> Config | None:
-        return Config(APART, 0, 0, 0) if apart and problem.family == "gated" else None
+    def winners(self: Choices, problem: Problem) -> Iterator[Config]:
+        return iter([Config(APART, 0, 0, 0)] if apart and problem.family == "gated" else [])
 
     pick = Choices.pick
 
@@ -176,7 +176,7 @@ def test_the_faster_way_is_taken(apart: bool, monkeypatch: pytest.MonkeyPatch) -
         seen[problem] = candidates = [*candidates]
         return pick(self, problem, candidates, *rest)
 
-    monkeypatch.setattr(Choices, "known", known)
+    monkeypatch.setattr(Choices, "winners", winners)
     monkeypatch.setattr(Choices, "pick", noted)
 
     def gated(b: Builder, x: Instruction, w: Instruction) -> Instruction:

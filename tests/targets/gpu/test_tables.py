@@ -101,6 +101,16 @@ def test_what_is_known_is_used() -> None:
     assert [c.estimate for c in made.made] == [None, 1.0, None, 1.0]
 
 
+def test_a_winner_that_is_no_candidate_leaves_the_next() -> None:
+    """A kernel for constant weights alone, where those of other epilogues are known to be fast."""
+    problem, own, next_best = (
+        Problem("convolution", (1, 2), ("half",), "x"),
+        *(Config("flat", n, 16, 16) for n in (16, 32)),
+    )
+    made = Choices(table={problem.key: Config("lined", 64, 64, 32), problem.bare: next_best})
+    assert made.pick(problem, [own, next_best], lambda c: c.m) == next_best
+
+
 def test_what_is_known_of_half_is_used_for_bf16() -> None:
     """Where bf16 itself was not measured, which goes first: the table that comes with the package is of half."""
     half, bf16 = (Problem("product", (1, 2, 3, 4), (t, "int8", t), "dot add") for t in ("half", "bf16"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -107,6 +107,13 @@ class Choice:
         return f"{other}, about {estimate:.1f} us, beside {self.config}, {known}"
 
 
+def _of_these(winner: Config, candidates: Sequence[Config]) -> Config | None:
+    """The winner, where it is a candidate here; of another layout, or version of a library, that library's best."""
+    if winner in candidates:
+        return winner
+    return next((c for c in candidates if c.kernel == winner.kernel and c.kernel in LIBRARIES), None)
+
+
 @dataclass
 class Choices:
     """The facts of a device, measured winners by `Problem.key`, and what has been chosen so far.
@@ -129,27 +136,30 @@ class Choices:
         build: Build | None = None,
     ) -> Config:  # fmt: skip
         """The configuration to use."""
-        config, estimate = self.known(problem), None
+        found, estimate = [*self.winners(problem)], None
         ranked = sorted(((cost(c), n, c) for n, c in enumerate(candidates)), key=lambda r: r[:2])
         guesses = [c for _, _, c in ranked]
         if self.measure is not None and build is not None:
-            config = self.measure(problem, guesses, build)
-        if config is not None and config not in guesses:  # another layout, or version of the library
-            config = next((c for c in guesses if c.kernel == config.kernel and c.kernel in LIBRARIES), None)
+            found = [self.measure(problem, guesses, build)]
+        config = next((c for w in found if (c := _of_these(w, guesses))), None)
         if config is None:
             estimate, _, config = ranked[0]
         self.made.append(Choice(problem, config, estimate, tuple((c, t) for t, _, c in ranked[:4] if c != config)))
         return config
 
     def known(self, problem: Problem) -> Config | None:
-        """The measured winner, if there is one: on this device, else where the table was made.
+        """The measured winner, if there is one."""
+        return next(self.winners(problem), None)
+
+    def winners(self, problem: Problem) -> Iterator[Config]:
+        """What was measured to be best on this device, then where the table was made, last of all with other epilogues.
 
         bf16 is as many bytes as half and multiplied as fast, so what is best for half is for it, too.
         """
-        found = self.recall(problem) if self.recall else None
+        if found := self.recall(problem) if self.recall else None:
+            yield found
         half = replace(problem, types=tuple("half" if t == "bf16" else t for t in problem.types))
-        keys = problem.key, problem.bare, half.key, half.bare
-        return found or next((self.table[key] for key in keys if key in self.table), None)
+        yield from (self.table[k] for k in (problem.key, problem.bare, half.key, half.bare) if k in self.table)
 
     def asks_library(self, problem: Problem, flops: float, library: str = LIBRARY) -> bool:
         """Whether a library is asked for its ways: to time them, where one has won, and for large problems."""

@@ -48,17 +48,17 @@ def begins(o: Operands, epilogue: Epilogue) -> bool:
 
 
 def follows(first: Link, o: Operands, epilogue: Epilogue) -> bool:
-    """Whether the kernel of `first` can multiply what it makes: all of it, by weights, with no later result beside."""
-    early = all(v.buffer.kind == "weight" for v in epilogue.views)
-    return early and _plain(o, epilogue) and _fits(o.n) and first.rows == o.a
+    """Whether the kernel of `first` can multiply what it makes: all of it, by weights, with no other matrix beside."""
+    vectors = all(not any(v.strides[d] for d in epilogue.row_dims) for v in epilogue.views)
+    return vectors and _plain(o, epilogue) and _fits(o.n) and first.rows == o.a
 
 
 def _plain(o: Operands, epilogue: Epilogue) -> bool:
-    """Whether rows and constant weights are as chained kernels read them, and their products what these write."""
-    write, constant = epilogue.write, o.b.buffer.kind == "weight" and o.b.strides == (1, o.b.strides[1])
-    whole = o.a.strides[-1] == 1 and not any(v.moves for v in (o.a, *epilogue.views, write)) and not o.batch
+    """Whether rows and weights are as chained kernels read them, and their products what these write."""
+    write, lines = epilogue.write, o.a.strides[-1] == 1 and o.b.strides == (1, o.b.strides[1])
+    whole = lines and not any(v.moves for v in (o.a, o.b, *epilogue.views, write)) and not o.batch
     known = o.a.type in ("half", "bf16") and {o.b.type, write.type} == {o.a.type}
-    return constant and whole and known and write.buffer.kind == "arena" and not is_open((o.m, *write.lens))
+    return whole and known and write.buffer.kind == "arena" and not is_open((o.m, *write.lens))
 
 
 def _fits(length: int) -> bool:

@@ -14,7 +14,10 @@ from migraphx.targets.gpu.emit.tiles import WIDE, blocks
 from migraphx.targets.gpu.kernel import GpuCall
 
 MOST_TAPS = 25  # which a thread holds in registers
-GROUPS = 128  # of a program: a thread each
+GROUPS = 128  # of vectors of channels: a thread each
+PROGRAMS = 264  # at most: they take groups in turn
+EACH = "for group in range(tl.program_id(0), groups, tl.num_programs(0)):"
+"""The loop of programs that take what there is in turn, however many they are."""
 
 
 def in_vectors(weights: View) -> bool:
@@ -22,27 +25,33 @@ def in_vectors(weights: View) -> bool:
     _, channels, taps = weights.lens
     if is_open(weights.lens) or weights.moves or not (weights.standard and aligned(weights)):
         return False
-    return channels % (VECTOR // weights.itemsize) == 0 and 1 < taps <= MOST_TAPS and weights.elements < WIDE
+    return channels % (VECTOR // weights.itemsize) == 0 and taps <= MOST_TAPS and weights.elements < WIDE
 
 
-def taps_call(weights: View, packed: View, origin: str) -> GpuCall:
-    """Weights {OC, channels, taps} into `packed` {OC, taps, channels}.
+def taps_call(weights: View, packed: View, origin: str, scale: View | None = None) -> GpuCall:
+    """Weights {OC, channels, taps} into `packed` {OC, taps, channels}, perhaps times `scale` {OC}, of float.
 
     A thread reads the taps of as many channels as make a vector, which are that many vectors side by side, exchanges
     elements in registers, and writes a vector of each tap.
     """
     oc, channels, taps = weights.lens
-    shell, x, wide = _begin(weights, oc * channels)
+    type = weights.type if scale else _bits(weights).type
+    shell, x, wide = _begin(replace(weights, type=type), oc * channels)
+    if scale:
+        factor = f"{shell.pointer(scale)} + row * {shell.stride(scale.strides[0], scale)}"
+        shell.lines.append(f"factor = tl.load({factor}, row < {shell.size(oc, loose=True)}, 0)[:, None]")
     shell.lines.append(f"from_ = {x} + (at * {taps * wide})[:, None] + element")
     for v in range(taps):
         shell.lines.append(f"x{v} = tl.load(from_ + {v * wide}, inside, 0)")
+        if scale:
+            shell.lines.append(f'x{v} = narrow(widen(x{v}, "{type}").to(tl.float32) * factor, "{type}")')
         _split(shell, f"x{v}", [f"e{v * wide + k}" for k in range(wide)])
-    out, n = shell.pointer(_bits(packed)), shell.size(channels, fine=True)
+    out, n = shell.pointer(replace(packed, type=type)), shell.size(channels, fine=True)
     shell.lines.append(f"to = {out} + (row * ({taps} * {n}) + channel)[:, None] + element")
     for t in range(taps):
         y = _joined(shell, f"y{t}", [f"e{c * taps + t}" for c in range(wide)])
         shell.lines.append(f"tl.store(to + {t} * {n}, {y}, inside)")
-    return _call(shell, oc * channels // wide, "taps", origin)
+    return _call(shell, oc * channels // wide, "scaled_taps" if scale else "taps", origin)
 
 
 def patches_call(x: View, window: Window, patches: View, origin: str) -> GpuCall:
@@ -52,7 +61,7 @@ def patches_call(x: View, window: Window, patches: View, origin: str) -> GpuCall
     """
     axes = len(x.lens) - 2
     rows, kernel, channels = patches.lens[0], window.kernel[-axes:], x.lens[1]
-    shell, p, wide = _begin(x, rows * channels)
+    shell, p, wide = _begin(_bits(x), rows * channels)
     places, taps = ["row"], [()]
     for d in range(axes):
         taps = [(*tap, k) for tap in taps for k in range(kernel[d])]
@@ -87,10 +96,10 @@ def _bits(view: View) -> View:
 def _begin(x: View, elements: int) -> tuple[Shell, str, int]:
     """A shell whose threads stand at a vector of channels of a row each; the pointer to `x`, a vector's elements."""
     shell, wide, channels = Shell(), VECTOR // x.itemsize, x.lens[1]
-    pointer = shell.pointer(_bits(x))
+    pointer = shell.pointer(x)
     each, total = shell.size(channels // wide, loose=True), shell.size(elements // wide, loose=True)
     shell.lines += [
-        f"at = tl.program_id(0) * {GROUPS} + tl.arange(0, {GROUPS})",
+        f"at = group * {GROUPS} + tl.arange(0, {GROUPS})",
         f"inside = (at < {total})[:, None]",
         f"element = tl.arange(0, {wide})[None, :]",
         f"row, channel = at // {each}, at % {each} * {wide}",
@@ -99,7 +108,10 @@ def _begin(x: View, elements: int) -> tuple[Shell, str, int]:
 
 
 def _call(shell: Shell, threads: int, name: str, origin: str) -> GpuCall:
-    return shell.call(name, (blocks(threads, GROUPS), 1, 1), {}, GROUPS // 32, 1, f"copy {name}", origin)
+    groups = blocks(threads, GROUPS)
+    shell.lines = [f"groups = {shell.size(groups, loose=True)}", EACH, *(f"    {line}" for line in shell.lines)]
+    grid = (min(groups, PROGRAMS), 1, 1)
+    return shell.call(name, grid, {}, GROUPS // 32, 1, f"copy {name.replace('_', ' ')}", origin)
 
 
 def _split(shell: Shell, block: str, names: Sequence[str]) -> None:

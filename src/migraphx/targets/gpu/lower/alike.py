@@ -11,12 +11,13 @@ from typing import TypeGuard
 from migraphx.ir.size import is_open
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import Buffer, View
+from migraphx.targets.gpu.emit.taps import EACH
 from migraphx.targets.gpu.kernel import GpuCall, Launch
 from migraphx.targets.gpu.library import LibraryCall
 
 PROGRAMS = 264  # that fill a large device: a launch of more gains nothing from others beside it
 TINY = 32  # programs of a launch that takes as long as one: sizes of others beside it may differ
-BYTES = 4 << 20  # that a call may write; its result waits in memory for those who read it
+BYTES = 8 << 20  # that a call may write; its result waits in memory for those who read it
 MOST, MOST_VIEWS = 16, 8  # calls of a launch, and views of each: all are among its arguments
 
 
@@ -80,7 +81,12 @@ def _sizes(call: GpuCall) -> tuple[Hashable, ...]:
     """What must be alike of the sizes."""
     assert call.kernel is not None
     tiny = prod(call.kernel.grid) <= TINY and "num_programs" not in call.kernel.kernel.source
-    return call.kernel.grid[1:] if tiny else (call.kernel.grid, call.numbers)
+    return call.kernel.grid[1:] if tiny or _takes_turns(call) else (call.kernel.grid, call.numbers)
+
+
+def _takes_turns(call: GpuCall) -> bool:
+    """Whether its programs share what there is, however many they are."""
+    return call.kernel is not None and EACH in call.kernel.kernel.source
 
 
 def _can_move(
@@ -132,7 +138,7 @@ def _one(ctx: LoweringContext, group: Sequence[int]) -> GpuCall:
     inner = [*(f"p{k}" for k in range(count)), *(f"n{k}" for k in range(len(first.numbers)))]
     run = f"{base.name}({', '.join([*inner, *(name for name, _ in base.constants)])})"
     programs = [call.kernel.grid[0] for call in calls if call.kernel is not None]
-    if len({*programs}) > 1:
+    if len({*programs}) > 1 and not _takes_turns(first):
         lines += [f"if tl.program_id(0) < {_chosen([str(n) for n in programs])}:", f"    {run}"]
     else:
         lines.append(run)

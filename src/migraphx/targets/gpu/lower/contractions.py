@@ -254,6 +254,10 @@ def into_chain(ctx: LoweringContext, o: Operands, epilogue: Epilogue, label: str
     at = next((k for k, call in enumerate(ctx.calls) if call is link.call), None)  # another may stand there by now
     if at is None:
         return False
+    since = ctx.calls[at + 1 :]
+    late = any(v.buffer in {o.b.buffer, *(e.buffer for e in epilogue.views)} for call in since for v in call.writes)
+    if late and any(v.buffer is o.a.buffer for call in since for v in call.views):
+        return False
     facts, one, size = choices_of(ctx).facts, link.operands, o.a.itemsize
     shape = (one.m, one.n, one.k, o.n)
     candidates = chained_products(shape, size, facts)
@@ -274,7 +278,11 @@ def into_chain(ctx: LoweringContext, o: Operands, epilogue: Epilogue, label: str
     if found.config.kernel == APART:
         return False
     (call,) = found.build()
-    ctx.replace_call(at, call)
+    if late:  # weights that are computed, behind the first product
+        emitter_of(ctx).needless.append(ctx.calls[at])
+        ctx.call(call)
+    else:
+        ctx.replace_call(at, call)
     return True
 
 

@@ -15,6 +15,7 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.size import is_open, note_class
 from migraphx.ops.convolution import both_sides
 from migraphx.ops.movement import Contiguous, Layout
+from migraphx.ops.pointwise import Pointwise
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last
 from migraphx.targets.common.lowering import LoweringContext
@@ -99,7 +100,7 @@ def as_patches(ctx: LoweringContext, c: Contraction, x: View, window: Window, ep
     if is_open((*x.lens, *c.write.lens)) or rows > w.lens[0]:
         return False
     flat = w.reshaped((*w.lens[:2], prod(w.lens[2:])))
-    if flat is None or not in_vectors(flat):
+    if flat is None or not in_vectors(flat) or flat.lens[2] == 1:
         return False
     if x.type != w.type or x.type not in dtypes.FLOATS or multiplied(ctx, x.type) != x.type or not lies_in_vectors(x):
         return False
@@ -373,7 +374,33 @@ def packed_weights(ctx: LoweringContext, ins: Instruction, depthwise: bool, orig
         value, key = constant
         type = multiplied(ctx, dtypes.from_numpy(value.dtype))
         return constant_weights(ctx, value.shape, lambda: value, (*key, "convolution"), type, depthwise, tight)
-    return weights_at_run_time(ctx, as_multiplied(ctx, ctx.view(ins), origin), depthwise, origin)
+    return scaled_weights(ctx, ins, origin) or weights_at_run_time(
+        ctx, as_multiplied(ctx, ctx.view(ins), origin), depthwise, origin
+    )
+
+
+def scaled_weights(ctx: LoweringContext, ins: Instruction, origin: str) -> View | None:
+    """The same of weights {OC, channels, kernel...} that a norm was folded into: scaled as they are copied.
+
+    None where they are others.
+    """
+    names = [i.name for i in ins.modules[0] if isinstance(i.op, Pointwise)] if ins.name == "pointwise" else []
+    made = written_by(ctx, ctx.view(ins)) if names == ["convert", "mul", "convert"] else None
+    if made is None:
+        return None
+    (w, scale), (oc, channels, *kernel) = map(ctx.view, ins.inputs), ins.shape.lens
+    flat = w.reshaped((oc, channels, prod(kernel)))
+    if (
+        flat is None
+        or not in_vectors(flat)
+        or any(scale.strides[1:])
+        or (w.type, scale.type) != (ins.shape.type, "float")
+    ):
+        return None
+    packed = ctx.temporary(Shape(w.type, (oc, prod(kernel), channels)))
+    ctx.call(taps_call(flat, packed, origin, replace(scale, lens=(oc,), strides=scale.strides[:1])))
+    emitter_of(ctx).bodies[ctx.view(ins).buffer] = None, made  # nobody else reads them
+    return packed
 
 
 def constant_weights(
@@ -423,7 +450,7 @@ def weights_at_run_time(ctx: LoweringContext, weights: View, depthwise: bool, or
     else:
         turned, lens = weights.transposed((0, *range(2, rank), 1)), (oc, taps, channels)
         flat = weights.reshaped((oc, channels, taps))
-        if flat is not None and in_vectors(flat):
+        if flat is not None and taps > 1 and in_vectors(flat):
             packed = ctx.temporary(Shape(weights.type, lens))
             ctx.call(taps_call(flat, packed, origin))
             return packed
