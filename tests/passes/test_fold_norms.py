@@ -83,3 +83,17 @@ def test_offsets_of_two_branches_meet() -> None:
 
     one_of_many = left(both, "half", (2, 4, 5, 6), (3, 4, 1, 1), (3, 4, 1, 1))
     assert one_of_many["convolution"] == 2 and one_of_many["add"] == 2 + 3  # in each norm; the sum, offsets, their sum
+
+
+def test_weights_of_two_convolutions() -> None:
+    """Of different steps, each scaled by its own norm."""
+
+    def both(b: Builder, x: Instruction, first: Sequence[Instruction], second: Sequence[Instruction]) -> Instruction:
+        w, ones = first[0], (1, 1)
+        far = b.convolution(x, w, padding=(0, 0), stride=(2, 2), dilation=ones)
+        near = b.convolution(x, w, padding=(0, 0), stride=ones, dilation=ones)
+        sums = [b.reduce_sum(normed(b, y, *n[1:]), axes=(2, 3)) for y, n in ((far, first), (near, second))]
+        return b.add(*sums)
+
+    found = left(both, "half", (2, 4, 5, 6), (3, 4, 2, 2), (3, 4, 1, 1))
+    assert found["convolution"] == 2 and found["convert"] == 2 * 7

@@ -59,24 +59,27 @@ def norm_of_convolution(
 LEAST_ROWS = 1024  # of a convolution's results: fewer are no more work than to scale its weights
 
 
-@rewrites(lambda b, x, w, a, c: b.convert(b.add(b.once(b.mul(b.once(b.convert(b.once(b.convolution(x, w)))), a)), c)))
+@rewrites(lambda b, y, a, c: b.convert(b.add(b.once(b.mul(b.once(b.convert(y)), a)), c)))
 def norm_of_inputs(
-    b: Builder, x: Instruction, w: Instruction, a: Instruction, c: Instruction, root: Instruction
+    b: Builder, y: Instruction, a: Instruction, c: Instruction, root: Instruction
 ) -> Instruction | Refuse:
     """The same where weights or statistics are inputs, whose products the program computes at each run."""
     type = root.shape.type
-    if type not in NARROW or x.shape.type != type or a.shape.type != "float" or (is_constant(w) and is_constant(a)):
-        return Mismatch("not a norm of a narrow convolution whose weights are inputs")
-    op = next(u.op for u in w.users if u.name == "convolution")
+    alone = y.name == "convolution" and len(y.users) == 1
+    if not alone or type not in NARROW or y.shape.type != type or a.shape.type != "float":
+        return Mismatch("not a norm of a narrow convolution")
+    x, w = y.inputs
+    if is_constant(w) and is_constant(a):
+        return Mismatch("weights and norm are constants")
     scale, offset = (_by_channel(i) for i in (a, c))
     if scale is None or offset is None:
         return Refuse("the norm is not one for each channel")
     channels = w.shape.lens[0]
-    if hint_of(prod(root.shape.lens)) < LEAST_ROWS * channels or op.attributes()["group"] > 1:
+    if hint_of(prod(root.shape.lens)) < LEAST_ROWS * channels or y.op.attributes()["group"] > 1:
         return Refuse("the convolution is too small")
     each = b.multibroadcast(b.reshape(scale, dims=(channels, *(1,) * (w.shape.ndim - 1))), out_lens=w.shape.lens)
     scaled = b.convert(b.mul(b.convert(w, target_type="float"), each), target_type=type)
-    folded = b.instruction(op.name, (x, scaled), **op.attributes())
+    folded = b.instruction(y.name, (x, scaled), **y.op.attributes())
     return b.add(folded, b.multibroadcast(b.convert(offset, target_type=type), out_lens=root.shape.lens))
 
 
@@ -110,8 +113,8 @@ def fold_norms(module: Module) -> Refusals:
     """A norm goes into the weights and a bias, both rounded once; the product is not rounded before it.
 
     Libraries add biases to their products, but have no scales; kernels read half as much. Weights that are inputs are
-    scaled at each run: a ResNet-50 of 32 images writes 51 MB for it and takes a fifth less time on an H200. There the
-    range of half is not known to suffice: scaled weights above it are infinite, as those are that torch folds.
+    scaled at each run: a ResNet-50 of 32 images writes 51 MB for it and takes a fifth less time on an H200. That the
+    range of half suffices is not known then: scaled weights above it are infinite.
 
     before:
         x = @param:x -> half_type, {1, 1, 2, 2}, {4, 4, 2, 1}

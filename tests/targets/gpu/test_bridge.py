@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.tolerances import assert_close
 from tests.torch_migraphx.dynamo.test_words import CHANGES, data, is_told
 from torch_migraphx.fx import lower_to_mgx
 
@@ -53,6 +54,23 @@ def test_weights_that_are_replaced(frozen: bool) -> None:
     assert same()
     model[4] = nn.Linear(8, 8, device="cuda")
     assert same()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("type", [torch.half, torch.bfloat16])
+def test_norms_that_change(type: torch.dtype) -> None:
+    """Weights are scaled by the norm behind them at each run: what is written to either is seen."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(16, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 64, 1),
+              nn.BatchNorm2d(64)]  # fmt: skip
+    model = nn.Sequential(*layers).to("cuda", type).eval()
+    x = torch.randn(2, 16, 32, 32, device="cuda", dtype=type)
+    compiled = torch.compile(model, backend="migraphx")
+    for change in (None, model[0].weight, model[1].running_var, model[1].bias, model[4].weight, model[4].running_mean):
+        if change is not None:
+            change.mul_(0.5).add_(0.1)
+        assert_close(compiled(x).float().cpu(), model(x).float().cpu(), str(type).removeprefix("torch."), scale=8)
 
 
 @torch.no_grad()
