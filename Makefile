@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
 SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda/bin/compute-sanitizer))
-SANITIZED := $(addprefix tests/targets/gpu/test_,contractions.py gates.py chained.py lined_up.py libraries.py pointwise.py reduce.py scatter.py executable.py)
+SANITIZED := $(addprefix tests/targets/gpu/test_,alike.py contractions.py gates.py chained.py lined_up.py libraries.py pointwise.py reduce.py scatter.py executable.py)
 
 .PHONY: demo docs test test-gpu gpu-code conformance bench lint
 
