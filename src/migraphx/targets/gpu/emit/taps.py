@@ -15,7 +15,7 @@ from migraphx.targets.gpu.kernel import GpuCall
 
 MOST_TAPS = 25  # which a thread holds in registers
 GROUPS = 128  # of vectors of channels: a thread each
-PROGRAMS = 264  # at most: they take groups in turn
+PROGRAMS = 264  # that fill a large device: more groups are taken in turn
 EACH = "for group in range(tl.program_id(0), groups, tl.num_programs(0)):"
 """The loop of programs that take what there is in turn, however many they are."""
 

@@ -11,11 +11,10 @@ from typing import TypeGuard
 from migraphx.ir.size import is_open
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.gpu.emit.taps import EACH
+from migraphx.targets.gpu.emit.taps import EACH, PROGRAMS
 from migraphx.targets.gpu.kernel import GpuCall, Launch
 from migraphx.targets.gpu.library import LibraryCall
 
-PROGRAMS = 264  # that fill a large device: a launch of more gains nothing from others beside it
 TINY = 32  # programs of a launch that takes as long as one: sizes of others beside it may differ
 BYTES = 8 << 20  # that a call may write; its result waits in memory for those who read it
 MOST, MOST_VIEWS = 16, 8  # calls of a launch, and views of each: all are among its arguments
@@ -24,7 +23,8 @@ MOST, MOST_VIEWS = 16, 8  # calls of a launch, and views of each: all are among 
 def merge_alike(ctx: LoweringContext) -> None:
     """One launch for all calls of one kernel, with the same sizes, whose operands are there when the first one runs.
 
-    Of a few programs each they may have other sizes, as the rotations of a token's queries and keys. The projections
+    Of a few programs each they may have other sizes, as the rotations of a token's queries and keys, and so where
+    programs take turns, as those that copy weights. The projections
     of a text in each layer of a diffusion model, whose weights are inputs, are such calls; compiled in, weights are one
     wide matrix.
     """
@@ -66,7 +66,7 @@ def _uses(calls: Sequence[GpuCall | LibraryCall]) -> tuple[dict[Buffer, list[int
 
 
 def _is_small(call: GpuCall | LibraryCall) -> TypeGuard[GpuCall]:
-    """Whether it is a launch that leaves most of a device idle, into memory of the program's own."""
+    """Whether it is a launch that does not fill a large device more than once, into memory of the program's own."""
     if not isinstance(call.kernel, Launch) or len(call.views) > MOST_VIEWS:
         return False
     if is_open((*call.kernel.grid, *call.numbers, *(n for v in call.views for n in v.lens))):

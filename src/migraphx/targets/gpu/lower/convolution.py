@@ -374,9 +374,8 @@ def packed_weights(ctx: LoweringContext, ins: Instruction, depthwise: bool, orig
         value, key = constant
         type = multiplied(ctx, dtypes.from_numpy(value.dtype))
         return constant_weights(ctx, value.shape, lambda: value, (*key, "convolution"), type, depthwise, tight)
-    return scaled_weights(ctx, ins, origin) or weights_at_run_time(
-        ctx, as_multiplied(ctx, ctx.view(ins), origin), depthwise, origin
-    )
+    scaled = None if depthwise else scaled_weights(ctx, ins, origin)
+    return scaled or weights_at_run_time(ctx, as_multiplied(ctx, ctx.view(ins), origin), depthwise, origin)
 
 
 def scaled_weights(ctx: LoweringContext, ins: Instruction, origin: str) -> View | None:
@@ -389,17 +388,13 @@ def scaled_weights(ctx: LoweringContext, ins: Instruction, origin: str) -> View 
     if made is None:
         return None
     (w, scale), (oc, channels, *kernel) = map(ctx.view, ins.inputs), ins.shape.lens
+    by_row = not any(scale.strides[1:]) and (w.type, scale.type) == (ins.shape.type, "float")
     flat = w.reshaped((oc, channels, prod(kernel)))
-    if (
-        flat is None
-        or not in_vectors(flat)
-        or any(scale.strides[1:])
-        or (w.type, scale.type) != (ins.shape.type, "float")
-    ):
+    if flat is None or not by_row or not in_vectors(flat):
         return None
     packed = ctx.temporary(Shape(w.type, (oc, prod(kernel), channels)))
     ctx.call(taps_call(flat, packed, origin, replace(scale, lens=(oc,), strides=scale.strides[:1])))
-    emitter_of(ctx).bodies[ctx.view(ins).buffer] = None, made  # nobody else reads them
+    emitter_of(ctx).bodies[ctx.view(ins).buffer] = None, made  # dropped where nobody else reads them
     return packed
 
 
