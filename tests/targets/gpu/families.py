@@ -57,6 +57,13 @@ def group_norm(b: Builder, x: Instruction) -> Instruction:
     return b.mul(centred, b.multibroadcast(b.rsqrt(variance), out_lens=lens))
 
 
+def scaled(b: Builder, x: Instruction, w: Instruction, by: Instruction) -> Instruction:
+    """A convolution and a batch norm whose weights are inputs."""
+    y = b.convolution(x, w, stride=(1, 1), dilation=(1, 1), padding=(0, 0))
+    wide = b.multibroadcast(b.reshape(by, dims=(1, by.shape.lens[0], 1, 1)), out_lens=y.shape.lens)
+    return b.cast(b.add(b.mul(b.cast(y, "float"), wide), wide), x.shape.type)
+
+
 def masked(b: Builder, x: Instruction) -> Instruction:
     """Bools, integers and floats together."""
     whole = b.cast(x, "int32")
@@ -87,6 +94,7 @@ FAMILIES: dict[str, Case] = {
     "integers reduced": (one("reduce_mean", axes=(1,)), (of("int8", 100, 1000),)),
     "bools reduced": (one("reduce_any", axes=(1,)), (of("bool", 100, 1000),)),
     "product": (one("reduce_prod", axes=(1,)), (of("double", 100, 100),)),
+    "scaled weights": (scaled, (of("half", 8, 64, 14, 14), of("half", 128, 64, 3, 3), of("float", 128))),
     "weights with their taps apart": (
         one("convolution", stride=(1, 1), dilation=(1, 1), padding=(0, 0)),
         (permuted("half", (1, 64, 9, 9), (0, 2, 3, 1)), of("half", 8, 64, 3, 3)),
