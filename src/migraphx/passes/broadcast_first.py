@@ -7,13 +7,13 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ops.movement import Reshaping
 from migraphx.ops.pointwise import Pointwise
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of
+from migraphx.passes.fold_norms import LEAST_ROWS
 from migraphx.passes.grouping import Grouping
 from migraphx.passes.interface import Refusals
 from migraphx.passes.rewrite import remove_unused, substitute
 
 MOST = 16  # operators that are repeated for one input of an epilogue
 FEWER = 16  # times: what is repeated has so few elements
-MOST_ROWS = 1024  # of an epilogue, each of whose tiles computes it again; a single conversion is no matter
 
 
 def broadcast_first(module: Module) -> Refusals:
@@ -54,9 +54,8 @@ def broadcast_first(module: Module) -> Refusals:
         while isinstance(views[-1].inputs[0].op, Reshaping):
             views.append(views[-1].inputs[0])
         small = views[-1].inputs[0]
-        again = ins.shape.elements > small.shape.elements * MOST_ROWS and any(
-            u in grouping.epilogues for u in ins.users
-        )
+        many = ins.shape.elements >= small.shape.elements * LEAST_ROWS
+        again = many and any(u in grouping.epilogues for u in ins.users)  # by each tile, and not by libraries
         few = 0 < small.shape.elements * FEWER <= ins.shape.elements
         if few and _operators(small) <= (1 if again else MOST):
             wide = _wide(Builder(module, before=ins, origin=small.origin), small, views)

@@ -120,6 +120,36 @@ def test_norms_that_are_inputs_scale_weights(type: str, monkeypatch: pytest.Monk
     assert [s for s in steps if "taps" in s] == ["2 x copy scaled taps", "3 x copy scaled taps", "copy scaled taps"]
 
 
+@pytest.mark.parametrize(("rows", "words"), [(32, "convolution add relu"), (31, "convolution convert")])
+def test_which_norms_scale_weights(rows: int, words: str) -> None:
+    """From 1,024 rows on, of which the offset is no part of the epilogue, as libraries have it."""
+
+    def body(b: Builder, x: Instruction, w: Instruction, *norm: Instruction) -> Instruction:
+        y = b.convolution(x, w, padding=(0, 0), stride=(1, 1), dilation=(1, 1))
+        scale, offset = (b.cast(b.reshape(v, dims=(16, 1, 1)), "float") for v in norm)
+        wide = [b.multibroadcast(v, out_lens=y.shape.lens) for v in (scale, b.sub(offset, b.mul(scale, scale)))]
+        return b.relu(b.cast(b.add(b.mul(b.cast(y, "float"), wide[0]), wide[1]), "half"))
+
+    shapes = (Shape("half", s) for s in ((1, 16, rows, 32), (16, 16, 1, 1), (16,), (16,)))
+    steps = [s.kernel for s in check(built(body, *shapes), scale=8).executable.steps]
+    assert [s.startswith(words) for s in steps if "convolution" in s] == [True]
+
+
+@pytest.mark.parametrize("by", ["a number", "themselves", "weights"])
+def test_weights_that_are_computed_otherwise(by: str) -> None:
+    """In float, and rounded, as a norm scales them, but by no number a row."""
+
+    def body(b: Builder, x: Instruction, w: Instruction, v: Instruction) -> Instruction:
+        wide = b.cast(w, "float")
+        factor = {"a number": b.full(0.3, wide), "themselves": wide, "weights": v}[by]
+        y = b.convolution(x, b.cast(b.mul(wide, factor), "half"), padding=(1, 1), stride=(1, 1), dilation=(1, 1))
+        return b.relu(b.reduce_sum(y, axes=(1,)))
+
+    shapes = Shape("half", (1, 16, 9, 8)), Shape("half", (24, 16, 3, 3)), Shape("float", (24, 16, 3, 3))
+    steps = [s.kernel for s in check(built(body, *shapes), scale=8).executable.steps]
+    assert "copy taps" in steps and "copy scaled taps" not in steps
+
+
 def test_weights_that_are_no_vectors_are_copied_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     ones = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0)}
     for most, channels in ((taps.MOST_TAPS, 12), (8, 16)):

@@ -384,7 +384,8 @@ def scaled_weights(ctx: LoweringContext, ins: Instruction, origin: str) -> View 
     None where they are others.
     """
     names = [i.name for i in ins.modules[0] if isinstance(i.op, Pointwise)] if ins.name == "pointwise" else []
-    made = written_by(ctx, ctx.view(ins)) if names == ["convert", "mul", "convert"] else None
+    by_another = names == ["convert", "mul", "convert"] and len(ins.inputs) == 2  # not by a number, nor by themselves
+    made = written_by(ctx, ctx.view(ins)) if by_another else None
     if made is None:
         return None
     (w, scale), (oc, channels, *kernel) = map(ctx.view, ins.inputs), ins.shape.lens
