@@ -174,7 +174,7 @@ def test_weights_that_are_computed(chained: Callable[..., None], monkeypatch: py
     """Norms that are inputs: weights are scaled between both products, whose kernel stands behind that."""
     chained()
     monkeypatch.setattr(fold_norms, "LEAST_ROWS", 1)
-    lens, shapes = [(128, 32, 1, 1), (32, 128, 1, 1)], [Shape("half", (2, 32, 9, 7))]
+    lens, shapes = [(128, 32, 1, 1), (64, 128, 1, 1)], [Shape("half", (2, 32, 9, 7))]
 
     def blocks(b: Builder, x: Instruction, *given: Instruction) -> list[Instruction]:
         found = list[Instruction]()
@@ -187,7 +187,23 @@ def test_weights_that_are_computed(chained: Callable[..., None], monkeypatch: py
 
     for w in lens:
         shapes += [Shape("half", w), Shape("half", w[:1])]
-    steps = [s.kernel for s in check(built(blocks, *shapes), scale=4).executable.steps]
-    products = [s for s in steps if "convolution" in s]
-    assert [s.count("convolution") for s in products] == [2]
-    assert "2 x copy scaled taps" in steps[: steps.index(products[0])]
+    steps = check(built(blocks, *shapes), scale=4).executable.steps
+    (at,) = (n for n, s in enumerate(steps) if "convolution" in s.kernel)
+    assert steps[at].kernel.count("convolution") == 2
+    assert "2 x copy scaled taps" in [s.kernel for s in steps[:at]]
+    products = 2 * 126 * (32 * 128 + 128 * 64)
+    assert products <= steps[at].flops <= products * 1.1
+
+
+def test_rows_of_weights_that_come_in(chained: Callable[..., None]) -> None:
+    """As linear layers have them: both products read inputs."""
+    chained()
+
+    def layers(b: Builder, x: Instruction, *weights: Instruction) -> list[Instruction]:
+        between, last = (b.transpose(w, permutation=(1, 0)) for w in weights)
+        between = b.relu(b.dot(x, between))
+        return [b.reduce_max(y, axes=(1,)) for y in (b.dot(between, last), between)]
+
+    shapes = (Shape("half", s) for s in ((70, 32), (128, 32), (64, 128)))
+    steps = check(built(layers, *shapes), scale=4).executable.steps
+    assert [s.kernel.count("dot") for s in steps if "dot" in s.kernel] == [2]

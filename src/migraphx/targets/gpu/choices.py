@@ -107,7 +107,7 @@ class Choice:
         return f"{other}, about {estimate:.1f} us, beside {self.config}, {known}"
 
 
-def _of_these(winner: Config, candidates: Sequence[Config]) -> Config | None:
+def _as_candidate(winner: Config, candidates: Sequence[Config]) -> Config | None:
     """The winner, where it is a candidate here; of another layout, or version of a library, that library's best."""
     if winner in candidates:
         return winner
@@ -141,7 +141,7 @@ class Choices:
         guesses = [c for _, _, c in ranked]
         if self.measure is not None and build is not None:
             found = [self.measure(problem, guesses, build)]
-        config = next((c for w in found if (c := _of_these(w, guesses))), None)
+        config = next((c for w in found if (c := _as_candidate(w, guesses))), None)
         if config is None:
             estimate, _, config = ranked[0]
         self.made.append(Choice(problem, config, estimate, tuple((c, t) for t, _, c in ranked[:4] if c != config)))

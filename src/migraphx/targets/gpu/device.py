@@ -210,7 +210,7 @@ class CudaDevice:
         if nbytes:
             with self.current():
                 self.driver.copy(to, source, nbytes, stream)
-                self._if_default(stream)
+                self._finish(stream)
 
     def read(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
         with self.current():
@@ -225,12 +225,12 @@ class CudaDevice:
                 self._staging.write(to, source, nbytes, stream)
             elif nbytes:
                 self.driver.to_device(to, source, nbytes, stream)
-                if self._memory_type(source) == names.HOST_MEMORY:  # pinned: it is read later
+                if stream is not None and self._memory_type(source) == names.HOST_MEMORY:  # pinned: it is read later
                     self.driver.stream_synchronise(stream)
-            self._if_default(stream)
+            self._finish(stream)
 
-    def _if_default(self, stream: int | None) -> None:
-        """Wait for a copy that was asked for in no stream: those of programs do not wait for the default one."""
+    def _finish(self, stream: int | None) -> None:
+        """Wait for a copy that names no stream: streams of programs do not wait for the default one."""
         if stream is None:
             self.driver.stream_synchronise(None)
 

@@ -69,7 +69,7 @@ def _fits(length: int) -> bool:
 def chained_call(
     first: Link, o: Operands, epilogue: Epilogue, config: Config, label: str, origin: str, flops: int
 ) -> GpuCall:
-    """Both products by one program for so many rows; `flops`: the second one's operations.
+    """Both products by one program for so many rows; `flops`: operations of that whose place it does not take.
 
     It holds the rows of the first one's left side and the second one's sums, and goes through the columns between.
     """

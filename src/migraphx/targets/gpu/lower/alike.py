@@ -23,10 +23,9 @@ MOST, MOST_VIEWS = 16, 8  # calls of a launch, and views of each: all are among 
 def merge_alike(ctx: LoweringContext) -> None:
     """One launch for all calls of one kernel, with the same sizes, whose operands are there when the first one runs.
 
-    Of a few programs each they may have other sizes, as the rotations of a token's queries and keys, and so where
-    programs take turns, as those that copy weights. The projections
-    of a text in each layer of a diffusion model, whose weights are inputs, are such calls; compiled in, weights are one
-    wide matrix.
+    They may have other sizes where each has a few programs, as the rotations of a token's queries and keys, or where
+    programs take turns, as those that copy weights. The projections of a text in each layer of a diffusion model, whose
+    weights are inputs, are such calls; compiled in, weights are one wide matrix.
     """
     if any(call.flow is not None for call in ctx.calls):  # steps are counted there
         return

@@ -254,7 +254,7 @@ def into_chain(ctx: LoweringContext, o: Operands, epilogue: Epilogue, label: str
     at = next((k for k, call in enumerate(ctx.calls) if call is link.call), None)  # another may stand there by now
     if at is None:
         return False
-    since = ctx.calls[at + 1 :]
+    since = ctx.calls[at + 1 :]  # among which weights may be computed
     late = any(v.buffer in {o.b.buffer, *(e.buffer for e in epilogue.views)} for call in since for v in call.writes)
     if late and any(v.buffer is o.a.buffer for call in since for v in call.views):
         return False
@@ -267,8 +267,10 @@ def into_chain(ctx: LoweringContext, o: Operands, epilogue: Epilogue, label: str
     apart = apart_cost(shape, size, facts, size * link.passes)
     both = Offer([Config(APART, 0, 0, 0)], lambda config: [link.call, *chosen.build()], apart)
 
+    other = one if late else o  # whose place the kernel does not take
+
     def build(config: Config) -> list[GpuCall]:
-        return [chained_call(link, o, epilogue, config, label, origin, 2 * o.m * o.n * o.k)]
+        return [chained_call(link, o, epilogue, config, label, origin, 2 * other.m * other.n * other.k)]
 
     def cost(config: Config) -> float:
         return chained_cost(config, shape, size, facts, size * link.passes)
@@ -278,7 +280,7 @@ def into_chain(ctx: LoweringContext, o: Operands, epilogue: Epilogue, label: str
     if found.config.kernel == APART:
         return False
     (call,) = found.build()
-    if late:  # weights that are computed, behind the first product
+    if late:
         emitter_of(ctx).needless.append(ctx.calls[at])
         ctx.call(call)
     else:
