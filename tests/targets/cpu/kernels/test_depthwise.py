@@ -31,8 +31,13 @@ void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float*
 #define KIND(K, S) \
     if (kind == K * 100 + S * 10 + 7) depthwise<K, S, 7>(t, *p, x, w, put); \
     if (kind == K * 100 + S * 10 + 8) depthwise<K, S, 8>(t, *p, x, w, put);
-        KIND(3, 1) KIND(5, 2)
-        if constexpr (ALL) { KIND(0, 0) KIND(3, 2) KIND(5, 1) KIND(7, 1) KIND(7, 2) }
+        if (p->kernel[0] > 1 && kind > 100) {  // several planes
+            if (kind == 317) depthwise<3, 1, 7, 1, true>(t, *p, x, w, put);
+            if (kind == 318) depthwise<3, 1, 8, 1, true>(t, *p, x, w, put);
+        } else {
+            KIND(3, 1) KIND(5, 2)
+            if constexpr (ALL) { KIND(0, 0) KIND(3, 2) KIND(5, 1) KIND(7, 1) KIND(7, 2) }
+        }
     }
 }
 #define RUN(NAME, ALL, TX, TW) \
@@ -127,6 +132,17 @@ def test_ranks_and_pixel_stride(isa: str) -> None:
     _check(isa, 2, 24, (5, 6, 19), (3, 3, 3), (2, 1, 1), (1, 2, 1), (1, 2, 1), (1, 2, 1))
     _check(isa, 2, 48, (5, 7, 19), (3, 3, 3), (2, 1, 1), before=(1, 1, 1), after=(1, 1, 1))
     _check(isa, 1, 50, (1, 8, 25), (1, 3, 3), before=(0, 1, 1), after=(0, 1, 1), spare=14)
+    _check(isa, 1, 32, (2, 9, 9), (1, 3, 3), before=(1, 1, 1), after=(2, 1, 1))  # whole planes of padding
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_ends_of_rows(isa: str) -> None:
+    """Tiles that begin before the one in front ends, and padding that is more or less than half a window."""
+    for k, stride in ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)):
+        half, strides = k // 2, (1, stride, stride)
+        for before, after in ((half, half), (0, 0), (half, 0), (0, half), (half + 1, 1), (1, half + 1)):
+            for width in (10, 23):
+                _check(isa, 1, 48, (1, 7, width), (1, k, k), strides, before=(0, 1, before), after=(0, 1, after))
 
 
 @pytest.mark.parametrize("isa", ISAS)

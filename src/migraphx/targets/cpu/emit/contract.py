@@ -234,7 +234,8 @@ def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, o
     """A convolution of each group's channels with its own filters; `weights` {spatial..., group's channels, C}."""
     numbers, (n, c, *_), width = Numbers(), x.lens, weights.lens[-2]
     params = Depthwise(n, c, x.strides[-1], *astuple(window))
-    of = ", ".join(map(str, (*params.special, *([width] if width > 1 else []))))
+    more = [str(width), "true"] if params.planes else [str(width)] if width > 1 else []
+    of = ", ".join([*map(str, params.special), *more])
     head = f"depthwise<{of}>(t, {params.cpp(numbers)}, p0, p1, epi);"
     label = "grouped convolution" if width > 1 else "depthwise"
     return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, label, origin)

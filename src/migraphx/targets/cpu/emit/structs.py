@@ -146,6 +146,11 @@ class Depthwise(Params, header="depthwise.hpp"):
         tile = min(8, 7, key=lambda n: -width % n)
         return (self.kernel[2], self.stride[2], tile) if common else (0, 0, tile)
 
+    @property
+    def planes(self) -> bool:
+        """PLANES of depthwise.hpp: whether its special code is to sum several planes."""
+        return self.special[0] > 0 and self.kernel[0] != 1
+
 
 # ---- windows, images ----
 

@@ -1,7 +1,7 @@
 // Depthwise convolution, channels last: every channel its own filter (channel multiplier 1), or one for each of the few
 // channels of its group.
 //
-//   depthwise<K, S, TILE, G>(team, params, x, w, epi)
+//   depthwise<K, S, TILE, G, PLANES>(team, params, x, w, epi)
 //     x       [n][in0][in1][in2][c], pixels `pixel` elements apart (c where dense); float, half or bf16
 //     w       [k0][k1][k2][G][c] dense; float, half or bf16: the weights of output channels c for the channels 0 .. G - 1 of
 //             their groups. Sums are float.
@@ -9,6 +9,7 @@
 //     K, S    kernel[2] and stride[2] where these are few and there is no dilation along the last axis, so that what
 //             neighbouring pixels share is loaded once (Depthwise.special of emit/structs.py says when); else 0, 0
 //     TILE    pixels of a tile: 8, or 7 where rows end with fewer of them unused
+//     PLANES  whether kernel[0] may be more than 1, where K is not 0; false by default
 //     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; each pair once
 //   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read
 //   zero. No scratch.
@@ -46,6 +47,18 @@ inline int64_t chunk_channels(const Depthwise& p, int64_t size) {
     return fit == 0 || fit > 256 ? 256 : fit;
 }
 
+// Multiples of a distance in bytes that take few registers: x86 adds 1, 2, 4 or 8 times one to an address for nothing.
+// Compilers would compute every multiple ahead, and fetch most from the stack wherever one is used; so this one is hidden
+// from them where it is made, which is to be within the loop.
+struct Multiples {
+    int64_t one, three, five;
+    explicit MGX_INLINE Multiples(int64_t distance) : one(hidden(distance)), three(3 * one), five(5 * one) {}
+    template <class T> MGX_INLINE const T* behind(const T* p, int count) const {
+        const char* const from = reinterpret_cast<const char*>(p) + count / 5 * five;
+        return reinterpret_cast<const T*>(from + (count % 5 == 3 ? three : count % 5 * one));
+    }
+};
+
 // What a pair of output rows sums of one input plane, or a single row: filter row k of the upper output row meets the
 // same input row as filter row k - stride of the lower one. First come `upper` input rows that only the upper one
 // reads, then `both`, then `lower`, one after another; x and w are at the first of them, w as the upper one counts.
@@ -61,7 +74,8 @@ template <class TX, class TW> struct Source {
 template <int G, class TX, class TW>
 inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1, bool pair) {
     const Window z = window(o0, p.stride[0], p.pad[0], p.dilation[0], p.kernel[0], p.in[0]);
-    const Window y = window(o1, p.stride[1], p.pad[1], p.dilation[1], p.kernel[1] + (pair ? p.stride[1] : 0), p.in[1]);
+    Window y = window(o1, p.stride[1], p.pad[1], p.dilation[1], p.kernel[1] + (pair ? p.stride[1] : 0), p.in[1]);
+    if (z.count == 0) y.count = 0;
     const int64_t line = p.in[2] * p.pixel, plane = p.in[1] * line, tap = G * p.c, w_row = p.kernel[2] * tap;
     const int64_t x_plane = p.dilation[0] * plane, x_row = p.dilation[1] * line;
     const int64_t w_plane = p.kernel[1] * w_row;
@@ -79,9 +93,9 @@ inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64
             p.kernel[2], p.dilation[2], p.stride[2], p.pad[2]};
 }
 
-// How a tile reads: whole registers, all within the row; whole registers, columns outside the row being zero;
-// or only n channels of the register, and the same of columns.
-enum Mode { INSIDE, EDGE, PART };
+// How a tile reads: whole registers, all within the row; the same, but for the first and last K / 2 columns, which may lie
+// outside; whole registers, columns outside the row being left out; or only n channels of the register, and the same of columns.
+enum Mode { INSIDE, BORDER, EDGE, PART };
 template <Mode M, class T> MGX_INLINE vec<float> read(const T* p, int n) {
     return M == PART ? load_f_n(p, n) : load_f(p);
 }
@@ -98,20 +112,49 @@ template <Mode M, int G, int I, class T> MGX_INLINE vec<float> read_group(const 
     }
 }
 
-// One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
+// The first and last K / 2 columns of a tile on the border, one behind the other: where they are read, from the tile's first
+// column on, and what is left of them: nothing of columns outside, for which others are read.
+template <int K, int S, int TILE, Mode M> struct Ends {
+    template <class TX, class TW> Ends(const Source<TX, TW>&, int64_t) {}
+};
+template <int K, int S, int TILE> struct Ends<K, S, TILE, BORDER> {
+    static constexpr int HALF = K / 2, COLUMNS = (TILE - 1) * S + K;
+    int64_t at[2 * HALF];
+    vec<int32_t> mask[2 * HALF];
+
+    static constexpr int end(int j) { return j < HALF ? j : j >= COLUMNS - HALF ? j - COLUMNS + 2 * HALF : -1; }
+    template <class TX, class TW> Ends(const Source<TX, TW>& s, int64_t column) {
+        for (int j = 0; j < COLUMNS; ++j) {
+            if (end(j) < 0) continue;
+            const int64_t c = column + j, in = c < 0 ? 0 : c < s.width ? c : s.width - 1;
+            at[end(j)] = (in - column) * s.pixel;
+            mask[end(j)] = splat<int32_t>(in == c ? -1 : 0);
+        }
+    }
+};
+
+// One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at its first column.
 // Every input is loaded once.
 template <int K, int S, int G, int I, Mode M, int FIRST, int LAST, int TILE, class TX, class TW>
 MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
-                            int64_t column) {
+                            const Ends<K, S, TILE, M>& ends) {
+    const Multiples pixels(s.pixel * int64_t(sizeof(TX))), taps(s.tap * int64_t(sizeof(TW)));
     vec<float> tap[ROWS][K];
 #pragma GCC unroll 2
     for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
-        for (int k = 0; k < K; ++k) tap[r][k] = load_f(w + I * s.c - r * s.w_shift + k * s.tap);
+        for (int k = 0; k < K; ++k) tap[r][k] = load_f(taps.behind(w + I * s.c - r * s.w_shift, k));
 #pragma GCC unroll 32
     for (int j = 0; j < (TILE - 1) * S + K; ++j) {
-        if (M != INSIDE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
-        const vec<float> v = in_register(read_group<INSIDE, G, I>(x + j * s.pixel, 0));
+        vec<float> v;
+        if constexpr (M == BORDER) {
+            const int end = ends.end(j);
+            v = read_group<INSIDE, G, I>(end < 0 ? pixels.behind(x, j) : x + ends.at[end < 0 ? 0 : end], 0);
+            if (end >= 0) v = bit_cast<vec<float>>(bit_cast<vec<int32_t>>(v) & ends.mask[end]);
+        } else {
+            v = read_group<INSIDE, G, I>(pixels.behind(x, j), 0);
+        }
+        v = in_register(v);
 #pragma GCC unroll 2
         for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
@@ -135,37 +178,38 @@ MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const 
 // The input rows of one plane.
 template <int K, int S, int G, Mode M, int TILE, class TX, class TW>
 MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
-                    int n) {
+                    int n, const Ends<K, S, TILE, M>& ends) {
     for (int64_t b = 0; b < s.upper; ++b, x += s.x_row, w += s.w_row)
         unroll<G>([&](auto i) {
             if constexpr (K > 0)
-                row_special<K, S, G, i, M, 0, 1>(acc, s, x, w, column);
+                row_special<K, S, G, i, M, 0, 1>(acc, s, x, w, ends);
             else
                 row_any<G, i, M>(acc[0], s, x, w, column, n);
         });
     if constexpr (K > 0 && ROWS == 2) {
         for (int64_t b = 0; b < s.both; ++b, x += s.x_row, w += s.w_row)
-            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 0, 2>(acc, s, x, w, column); });
+            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 0, 2>(acc, s, x, w, ends); });
         for (int64_t b = 0; b < s.lower; ++b, x += s.x_row, w += s.w_row)
-            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 1, 2>(acc, s, x, w, column); });
+            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 1, 2>(acc, s, x, w, ends); });
     }
 }
 
-// Pixels o .. o + count of `rows` output rows, the first at epilogue row `row`; the channels from c0 on: whole
+// Pixels o + first .. o + last - 1 of `rows` output rows, the first row at epilogue row `row`; the channels from c0 on: whole
 // registers up to end, or the n before it.
-template <int K, int S, int TILE, int G, Mode M, class TX, class TW, class Epi>
-MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64_t c0, int64_t end, int64_t row,
+template <int K, int S, int TILE, int G, bool PLANES, Mode M, class TX, class TW, class Epi>
+MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int first, int last, int64_t c0, int64_t end, int64_t row,
                        int64_t width, int rows, const Epi& to) {
     const Epi epi = to;  // copies, which stores cannot change
     const Source<TX, TW> s = source;
     const int64_t column = o * s.stride - s.pad, at = column * s.pixel;
     const int n = int(end - c0);
+    const Ends<K, S, TILE, M> ends(s, column);
     for (int64_t channel = c0; channel < end; channel += LANES) {
         vec<float> acc[ROWS][TILE] = {};
-        for (int64_t a = 0; a < s.planes; ++a)
-            sum<K, S, G, M>(acc, s, s.x + a * s.x_plane + at + channel, s.w + a * s.w_plane + channel, column, n);
+        for (int64_t a = 0; a < (PLANES ? s.planes : 1); ++a)
+            sum<K, S, G, M>(acc, s, s.x + a * s.x_plane + at + channel, s.w + a * s.w_plane + channel, column, n, ends);
         const auto give = [&](int r, int i, vec<float> v) {
-            if (r >= rows || (M != INSIDE && i >= count)) return;
+            if (r >= rows || (M == BORDER && i < first) || (M >= EDGE && i >= last)) return;
             if constexpr (M == PART)
                 epi(row + r * width + o + i, channel, v, n);
             else
@@ -181,14 +225,21 @@ MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64
             __builtin_memcpy(left, acc, sizeof(acc));
             for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 1
-                for (int i = 0; i < count; ++i) give(r, i, left[r][i]);
+                for (int i = first; i < last; ++i) give(r, i, left[r][i]);
         }
     }
 }
 
+// Whether tiles at the ends of rows are whole ones, the last of which begin before those in front of them end, and of what
+// they read no more than K / 2 columns lie outside.
+template <int K, int S, int TILE> inline bool has_borders(const Depthwise& p) {
+    const int64_t behind = (p.out[2] - 1) * S + K - p.pad[2] - p.in[2];
+    return K > 0 && p.out[2] >= TILE && p.in[2] > 0 && p.pad[2] <= K / 2 && behind <= K / 2;
+}
+
 // One output row, or two, of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
-template <int K, int S, int TILE, int G, class TX, class TW, class Epi>
-MGX_INLINE void lines(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_t end, int64_t row, int rows,
+template <int K, int S, int TILE, int G, bool PLANES, class TX, class TW, class Epi>
+MGX_INLINE void lines(const Source<TX, TW>& s, bool borders, int64_t width, int64_t c0, int64_t end, int64_t row, int rows,
                       const Epi& epi) {
     const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
     const int64_t whole = c0 + (end - c0) / LANES * LANES;
@@ -197,16 +248,18 @@ MGX_INLINE void lines(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_
         const int count = int(width - o < TILE ? width - o : TILE);
         const bool inside = count == TILE && first >= 0 && first + span < s.width;
         if (inside)
-            tile<K, S, TILE, G, INSIDE>(s, o, count, c0, whole, row, width, rows, epi);
-        else
-            tile<K, S, TILE, G, EDGE>(s, o, count, c0, whole, row, width, rows, epi);
-        if (whole < end) tile<0, 0, TILE, G, PART>(s, o, count, whole, end, row, width, rows, epi);
+            tile<K, S, TILE, G, PLANES || K == 0, INSIDE>(s, o, 0, TILE, c0, whole, row, width, rows, epi);
+        else if (!borders)
+            tile<0, 0, TILE, G, true, EDGE>(s, o, 0, count, c0, whole, row, width, rows, epi);
+        else if constexpr (K > 0)
+            tile<K, S, TILE, G, PLANES, BORDER>(s, o + count - TILE, TILE - count, TILE, c0, whole, row, width, rows, epi);
+        if (whole < end) tile<0, 0, TILE, G, true, PART>(s, o, 0, count, whole, end, row, width, rows, epi);
     }
 }
 
 }  // namespace dw
 
-template <int K, int S, int TILE, int G = 1, class TX, class TW, class Epi>
+template <int K, int S, int TILE, int G = 1, bool PLANES = false, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
     const int64_t wide = dw::chunk_channels(p, sizeof(TX));
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
@@ -214,7 +267,8 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
     const bool by_rows = pixels >= dw::LEAST_PIXELS * team.size;
     const Range rows = by_rows ? team.share(lines) : Range{0, lines};
     const Range columns = by_rows ? Range{0, p.c} : team.share(p.c, 2 * LANES);
-    const bool pairs = dw::ROWS == 2 && K > 0 && p.dilation[1] == 1 && p.stride[1] < p.kernel[1] && p.c % LANES == 0;
+    const bool borders = dw::has_borders<K, S, TILE>(p);
+    const bool pairs = dw::ROWS == 2 && borders && p.dilation[1] == 1 && p.stride[1] < p.kernel[1] && p.c % LANES == 0;
     for (int64_t c0 = columns.begin; c0 < columns.end; c0 += wide) {
         const int64_t end = c0 + wide < columns.end ? c0 + wide : columns.end;
         for (int64_t i = rows.begin, n; i < rows.end; i += n) {
@@ -222,7 +276,7 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
             const TX* from = x + plane / p.out[0] * image;
             n = pairs && i + 1 < rows.end && o1 + 1 < p.out[1] ? 2 : 1;
             const auto source = dw::source<G>(p, from, w, plane % p.out[0], o1, n == 2);
-            dw::lines<K, S, TILE, G>(source, p.out[2], c0, end, i * p.out[2], int(n), epi);
+            dw::lines<K, S, TILE, G, PLANES>(source, borders, p.out[2], c0, end, i * p.out[2], int(n), epi);
         }
     }
 }

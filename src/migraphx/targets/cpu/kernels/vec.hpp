@@ -130,6 +130,14 @@ template <class V> MGX_INLINE V in_register(V v) {
     return v;
 }
 
+// n, of which the compiler does not know that it is the same each time: what is computed of it is not computed ahead.
+MGX_INLINE int64_t hidden(int64_t n) {
+#if defined(__x86_64__)
+    asm volatile("" : "+r"(n));
+#endif
+    return n;
+}
+
 // ---- constant indices -------------------------------------------------------------------------------------
 
 // Ints<0, 1, ... N - 1>: a statement for each of a pack, so that an array of vectors stays in registers from the first
