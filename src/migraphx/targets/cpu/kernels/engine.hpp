@@ -110,8 +110,8 @@ template <class V, class T, int... J> MGX_INLINE void store_row(T* to, const V* 
     (store(to + J * lanes_v<V>, from[J]), ...);
 }
 
-// ROWS x (VECS * LANES) elements of C in registers of N lanes.
-template <class T, class TA, class TB, int VECS, int N, int... R>
+// ROWS x (VECS * LANES) elements of C in registers of N lanes. FETCH: something is prefetched meanwhile.
+template <class T, class TA, class TB, int VECS, int N, bool FETCH = true, int... R>
 MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) {
     constexpr int ROWS = sizeof...(R), COLS = VECS * LANES / N, PANELS = VECS / PANEL_VECTORS;  // whole ones
     constexpr UpTo<COLS> cols;
@@ -132,13 +132,14 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
         for (int64_t k = 0; k < kc; ++k) {
             if constexpr (PANELS > NP<T>)
                 ask_for_more(b, panel, UpTo<PANELS>{});
-            else
+            else if constexpr (FETCH)
                 __builtin_prefetch(ahead, 0, 3);  // into L2 alone (2) was up to 7 % slower
             vec<T, N> bv[COLS];
             load_row<T, N>(bv, b, panel, cols);
             if constexpr (same_v<T, TB> && ROWS * COLS + COLS < REGISTERS) keep_row(bv, cols);  // all fit, with x
             (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
-            b += step, ahead += u.ahead_step;
+            b += step;
+            if constexpr (FETCH) ahead += u.ahead_step;
         }
         rows += ROWS;
     } while (--segs > 0);
@@ -213,20 +214,29 @@ void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int w
 
 // ---- whole tiles, finished in registers ---------------------------------------------------------
 
-// How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). All tiles
-// take part where they are many, so that the stream from memory is even.
+// With AVX2 few tiles prefetch: what others leave out are instructions, which are scarce where a neighbour computes on the
+// same core (a Zen 3: products of MobileNetV2's sizes 3 to 4 % faster; an Emerald Rapids held to AVX2 2 to 4 %, with AVX-512
+// no faster).
+inline constexpr bool SPARING = REGISTERS == 16;
+
+// How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). Where they are many, so
+// many take part that the stream from memory is even: one of 2 to the power of `rarely`.
 template <class TB> struct Ahead {
     const TB *b, *next;
     int64_t depth, panel, end, step;
+    int rarely;
     static constexpr int64_t LINE = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) : 64;  // bytes per k and panel
 
-    Ahead(const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tiles)
-        : b(b), next(next), depth(depth), panel(panel), end(panels * LINE), step(64) {
-        while (step > 8 && tiles * step >= 2 * end) step /= 2;
+    // near: the next panels are in the second-level cache, and nothing is fetched.
+    Ahead(const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tiles, bool near = false)
+        : b(b), next(next), depth(depth), panel(panel), end(near ? 0 : panels * LINE), step(64),
+          rarely(!SPARING || tiles < 6 ? 0 : tiles < 16 ? 1 : 2) {
+        while (step > 8 && (tiles >> rarely) * step >= 2 * end) step /= 2;
     }
+    bool fetches(int64_t tile) const { return (tile & ((1 << rarely) - 1)) == 0 && (tile >> rarely) * step < end; }
     const char* at(int64_t tile) const {
-        const int64_t from = tile * step;
-        if (from >= end) return reinterpret_cast<const char*>(b);  // all is on its way
+        if (!fetches(tile)) return reinterpret_cast<const char*>(b);  // which is there
+        const int64_t from = (tile >> rarely) * step;
         return reinterpret_cast<const char*>(next + from / LINE * panel) + from % LINE * depth;
     }
 };
@@ -252,7 +262,10 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
     for (int64_t t = s.first; t < end; ++t, row += ROWS) {
         u.ahead = s.fetch.at(t);
         vec<float> acc[ROWS * VECS];
-        multiply<float, TA, TB, VECS, LANES>(u, acc, UpTo<ROWS>{});
+        if (!SPARING || s.fetch.fetches(t))
+            multiply<float, TA, TB, VECS, LANES>(u, acc, UpTo<ROWS>{});
+        else
+            multiply<float, TA, TB, VECS, LANES, false>(u, acc, UpTo<ROWS>{});
         unroll<ROWS>([&](auto r) {
             unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
         });
@@ -350,9 +363,10 @@ inline Passes passes(int64_t segs, int64_t kc, int64_t block = K_BLOCK, int64_t 
     return {count, 1, ceil_div(segs, count), kc};
 }
 
-// One block of rows times some panels. The accumulators wait in `out` between passes over the depth.
+// One block of rows times some panels, which a block before may have left `near`, in the second-level cache. The
+// accumulators wait in `out` between passes over the depth.
 template <class T, class TA, class TB>
-MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out, const TA** table) {
+MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out, const TA** table, bool near = false) {
     const Range rows = grid.rows, panels = grid.panels;
     const int64_t often = rows.size() * e.segs * e.kc < 1 << 16 ? 64 : 1;  // pairs of panels from look to look
     const int64_t per_group = ceil_div(e.cols, NR);
@@ -379,7 +393,7 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
             const bool last = pass + 1 == plan.count;
             const TB* b = e.b + p * e.panel + (seg * e.kc + k0) * e.step;
             const TB* next = last ? e.b + (p + np) * e.panel : b + segs * kc * e.step;
-            const Ahead<TB> fetch(b, next, np, segs * kc, e.panel, parts.count);
+            const Ahead<TB> fetch(b, next, np, segs * kc, e.panel, parts.count, near);
             int waiting = 0;  // rows in the buffer, above this tile's
             for (int64_t t = 0, r0 = 0, count; t < parts.count; r0 += count * parts.of(t), t += count) {
                 const int n = parts.of(t);

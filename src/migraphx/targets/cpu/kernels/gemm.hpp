@@ -53,16 +53,19 @@ inline constexpr int64_t engine_scratch(int64_t segs) {
 #endif
 }
 
+inline constexpr int64_t NEAR = 1 << 17;  // bytes of B that the second-level cache still holds behind a block
+
 // The rows x panels of one thread, block by block. Scratch: engine_scratch(segs).
 template <class T, class TA, class TB>
 MGX_NOINLINE void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* scratch) {
     T* tiles = reinterpret_cast<T*>(scratch);
     const TA** table = reinterpret_cast<const TA**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
     const int64_t total = grid.panels.size() ? grid.rows.size() : 0, blocks = ceil_div(total, e.block);
+    const int64_t bytes = grid.panels.size() * e.segs * e.kc * NR * int64_t(sizeof(TB));
     for (int64_t i = 0; i < blocks; ++i) {
         const int64_t first = grid.rows.begin;
         const Range rows{first + total * i / blocks, first + total * (i + 1) / blocks};
-        run_block(e, {rows, grid.panels, grid.team}, tiles, table);
+        run_block(e, {rows, grid.panels, grid.team}, tiles, table, i > 0 && bytes <= NEAR);
     }
 }
 
