@@ -305,7 +305,7 @@ inline void multiply_again(
         const S* b = e.b + p * e.panel;
         const char* none = reinterpret_cast<const char*>(b);
         run_micro<float, S, S>(
-            n, 2, {w.table, e.segs, 0, e.kc, b, e.step, e.panel, tile, false, none, 0});
+            n, 2, {w.table, e.segs, 0, e.kc, b, e.step, e.panel, tile, false, {none, 0}});
     }
 }
 

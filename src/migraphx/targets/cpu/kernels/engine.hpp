@@ -48,6 +48,17 @@ inline constexpr int64_t PAIRS_ROWS = 8, PAIRS_DEPTH = 2048, PAIRS_A = 16 * PAIR
 
 // ---- micro-kernel -------------------------------------------------------------------------------
 
+// What is prefetched meanwhile, `step` bytes farther with every k; 0: nothing.
+struct Stream {
+    const char* from;
+    int64_t step;
+};
+
+// With AVX2 few tiles prefetch: what others leave out are instructions, which are scarce where a neighbour computes on the
+// same core (a Zen 3: products of MobileNetV2's sizes 3 to 4 % faster; an Emerald Rapids held to AVX2 2 to 4 %, with AVX-512
+// no faster).
+inline constexpr bool SPARING = REGISTERS == 16;
+
 template <class T, class TA, class TB> struct Micro {
     const TA* const* rows;  // [segs][rows of the tile]
     int64_t segs, k0, kc;   // every segment is read from k0 to k0 + kc
@@ -55,8 +66,7 @@ template <class T, class TA, class TB> struct Micro {
     int64_t step, panel;
     T* tile;                // [rows of the tile][columns of the tile]
     bool accumulate;        // start from the tile, not from zero
-    const char* ahead;      // what is prefetched meanwhile, ahead_step bytes farther with every k
-    int64_t ahead_step;
+    Stream ahead;
     bool fetch_rows = false;  // whether a segment asks for the first line of the next one's rows
 };
 
@@ -110,7 +120,7 @@ template <class V, class T, int... J> MGX_INLINE void store_row(T* to, const V* 
     (store(to + J * lanes_v<V>, from[J]), ...);
 }
 
-// ROWS x (VECS * LANES) elements of C in registers of N lanes. FETCH: something is prefetched meanwhile.
+// ROWS x (VECS * LANES) elements of C in registers of N lanes. FETCH: `ahead` is prefetched.
 template <class T, class TA, class TB, int VECS, int N, bool FETCH = true, int... R>
 MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) {
     constexpr int ROWS = sizeof...(R), COLS = VECS * LANES / N, PANELS = VECS / PANEL_VECTORS;  // whole ones
@@ -120,7 +130,7 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
     else
         (first_row<T, TA, N>(acc + R * COLS, u.b, u.panel, cols), ...);
     const TB* b = u.b;
-    const char* ahead = u.ahead;
+    Stream ahead = u.ahead;
     const int64_t step = u.step, panel = u.panel, kc = u.kc;
     const TA* const* rows = u.rows;
     if (kc <= 0) return;  // loops that run at least once: the sums stay in registers between them
@@ -133,13 +143,13 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
             if constexpr (PANELS > NP<T>)
                 ask_for_more(b, panel, UpTo<PANELS>{});
             else if constexpr (FETCH)
-                __builtin_prefetch(ahead, 0, 3);  // into L2 alone (2) was up to 7 % slower
+                __builtin_prefetch(ahead.from, 0, 3);  // into L2 alone (2) was up to 7 % slower
             vec<T, N> bv[COLS];
             load_row<T, N>(bv, b, panel, cols);
             if constexpr (same_v<T, TB> && ROWS * COLS + COLS < REGISTERS) keep_row(bv, cols);  // all fit, with x
             (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
             b += step;
-            if constexpr (FETCH) ahead += u.ahead_step;
+            if constexpr (FETCH) ahead.from += ahead.step;
         }
         rows += ROWS;
     } while (--segs > 0);
@@ -149,8 +159,12 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
 template <class T, class TA, class TB, int ROWS, int VECS>
 MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), COUNT = ROWS * VECS * LANES / N;
+    constexpr bool common = same_v<T, float> && ROWS >= 4 && VECS == PANEL_VECTORS;
     vec<T, N> acc[COUNT];
-    multiply<T, TA, TB, VECS, N>(u, acc, UpTo<ROWS>{});
+    if (SPARING && common && u.ahead.step == 0)
+        multiply<T, TA, TB, VECS, N, !(SPARING && common)>(u, acc, UpTo<ROWS>{});
+    else
+        multiply<T, TA, TB, VECS, N>(u, acc, UpTo<ROWS>{});
     store_row(u.tile, acc, UpTo<COUNT>{});
 }
 
@@ -214,13 +228,8 @@ void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int w
 
 // ---- whole tiles, finished in registers ---------------------------------------------------------
 
-// With AVX2 few tiles prefetch: what others leave out are instructions, which are scarce where a neighbour computes on the
-// same core (a Zen 3: products of MobileNetV2's sizes 3 to 4 % faster; an Emerald Rapids held to AVX2 2 to 4 %, with AVX-512
-// no faster).
-inline constexpr bool SPARING = REGISTERS == 16;
-
-// How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). Where they are many, so
-// many take part that the stream from memory is even: one of 2 to the power of `rarely`.
+// How the tiles of these panels fetch the next ones: as many of them that the stream from memory is even, one of 2 to the
+// power of `rarely`.
 template <class TB> struct Ahead {
     const TB *b, *next;
     int64_t depth, panel, end, step;
@@ -233,11 +242,10 @@ template <class TB> struct Ahead {
           rarely(!SPARING || tiles < 6 ? 0 : tiles < 16 ? 1 : 2) {
         while (step > 8 && (tiles >> rarely) * step >= 2 * end) step /= 2;
     }
-    bool fetches(int64_t tile) const { return (tile & ((1 << rarely) - 1)) == 0 && (tile >> rarely) * step < end; }
-    const char* at(int64_t tile) const {
-        if (!fetches(tile)) return reinterpret_cast<const char*>(b);  // which is there
+    Stream of(int64_t tile) const {
         const int64_t from = (tile >> rarely) * step;
-        return reinterpret_cast<const char*>(next + from / LINE * panel) + from % LINE * depth;
+        if (tile & ((1 << rarely) - 1) || from >= end) return {reinterpret_cast<const char*>(b), 0};
+        return {reinterpret_cast<const char*>(next + from / LINE * panel) + from % LINE * depth, step};
     }
 };
 
@@ -260,12 +268,12 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
     const int64_t next = s.next, end = s.first + s.tiles;
     int64_t row = s.row;
     for (int64_t t = s.first; t < end; ++t, row += ROWS) {
-        u.ahead = s.fetch.at(t);
+        u.ahead = s.fetch.of(t);
         vec<float> acc[ROWS * VECS];
-        if (!SPARING || s.fetch.fetches(t))
-            multiply<float, TA, TB, VECS, LANES>(u, acc, UpTo<ROWS>{});
+        if (SPARING && u.ahead.step == 0)
+            multiply<float, TA, TB, VECS, LANES, !SPARING>(u, acc, UpTo<ROWS>{});
         else
-            multiply<float, TA, TB, VECS, LANES, false>(u, acc, UpTo<ROWS>{});
+            multiply<float, TA, TB, VECS, LANES>(u, acc, UpTo<ROWS>{});
         unroll<ROWS>([&](auto r) {
             unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
         });
@@ -402,7 +410,7 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
                 const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
                 // a group's pixels are a line each, far apart: no other prefetch finds them
                 const Micro<T, TA, TB> u{
-                    taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step, e.groups > 1};
+                    taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.of(t), e.groups > 1};
                 count = 1;
                 if constexpr (same_v<T, float>) {
                     const auto strip = last && cols == np * NR ? e.strips.run(np, n) : nullptr;

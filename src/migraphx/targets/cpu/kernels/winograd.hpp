@@ -162,7 +162,7 @@ inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* 
                 for (int r = 0; r < parts.of(t); ++r) rows[r] = w.v + k * w.v_stride + (row + r) * w.ic;
                 float* tile = out + row * vecs * LANES;
                 const Micro<float, float, float> place{
-                    rows, 1, 0, c.ic, b, NR, panel, tile, false, fetch.at(t), fetch.step};
+                    rows, 1, 0, c.ic, b, NR, panel, tile, false, fetch.of(t)};
                 run_micro<float, float, float>(parts.of(t), int(vecs), place);
             }
         }
@@ -407,7 +407,7 @@ inline void winograd_of_taps(
                         for (int r = 0; r < parts.of(t); ++r) rows[r] = v + k * v_stride + (row + r) * TAPS_DEPTH;
                         float* tile = out + k * m_stride + row * vecs * LANES;
                         const Micro<float, float, float> place{
-                            rows, 1, 0, depth, u + k * u_stride, NR, 0, tile, ch > 0, ahead, step};
+                            rows, 1, 0, depth, u + k * u_stride, NR, 0, tile, ch > 0, {ahead, step}};
                         run_micro<float, float, float>(parts.of(t), int(vecs), place);
                     }
             }

@@ -119,7 +119,7 @@ inline void multiply_pair_places(const Conv& c, const PairBlock& w, const int32_
                 for (int r = 0; r < parts.of(t); ++r)
                     rows[r] = reinterpret_cast<const Pair*>(w.v + k * w.v_stride + (row + r) * w.width);
                 const Micro<int32_t, Pair, int32_t> place{
-                    rows, 1, 0, depth, b, NR, panel, out + row * vecs * LANES, false, fetch.at(t), fetch.step};
+                    rows, 1, 0, depth, b, NR, panel, out + row * vecs * LANES, false, fetch.of(t)};
                 run_micro<int32_t, Pair, int32_t>(parts.of(t), int(vecs), place);
             }
         }
