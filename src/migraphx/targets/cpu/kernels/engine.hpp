@@ -159,10 +159,10 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
 template <class T, class TA, class TB, int ROWS, int VECS>
 MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), COUNT = ROWS * VECS * LANES / N;
-    constexpr bool common = same_v<T, float> && ROWS >= 4 && VECS == PANEL_VECTORS;
+    constexpr bool often = same_v<T, float> && ROWS >= 4 && VECS == PANEL_VECTORS;  // worth a loop without prefetches
     vec<T, N> acc[COUNT];
-    if (SPARING && common && u.ahead.step == 0)
-        multiply<T, TA, TB, VECS, N, !(SPARING && common)>(u, acc, UpTo<ROWS>{});
+    if (SPARING && often && u.ahead.step == 0)
+        multiply<T, TA, TB, VECS, N, !(SPARING && often)>(u, acc, UpTo<ROWS>{});
     else
         multiply<T, TA, TB, VECS, N>(u, acc, UpTo<ROWS>{});
     store_row(u.tile, acc, UpTo<COUNT>{});
