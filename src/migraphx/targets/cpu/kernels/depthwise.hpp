@@ -133,11 +133,11 @@ template <int K, int S, int TILE> struct Ends<K, S, TILE, BORDER> {
     }
 };
 
-// One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at its first column.
+// One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
 // Every input is loaded once.
 template <int K, int S, int G, int I, Mode M, int FIRST, int LAST, int TILE, class TX, class TW>
 MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
-                            const Ends<K, S, TILE, M>& ends) {
+                            int64_t column, const Ends<K, S, TILE, M>& ends) {
     const Multiples pixels(s.pixel * int64_t(sizeof(TX))), taps(s.tap * int64_t(sizeof(TW)));
     vec<float> tap[ROWS][K];
 #pragma GCC unroll 2
@@ -146,6 +146,7 @@ MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>&
         for (int k = 0; k < K; ++k) tap[r][k] = load_f(taps.behind(w + I * s.c - r * s.w_shift, k));
 #pragma GCC unroll 32
     for (int j = 0; j < (TILE - 1) * S + K; ++j) {
+        if (M == EDGE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
         vec<float> v;
         if constexpr (M == BORDER) {
             const int end = ends.end(j);
@@ -182,15 +183,15 @@ MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, cons
     for (int64_t b = 0; b < s.upper; ++b, x += s.x_row, w += s.w_row)
         unroll<G>([&](auto i) {
             if constexpr (K > 0)
-                row_special<K, S, G, i, M, 0, 1>(acc, s, x, w, ends);
+                row_special<K, S, G, i, M, 0, 1>(acc, s, x, w, column, ends);
             else
                 row_any<G, i, M>(acc[0], s, x, w, column, n);
         });
     if constexpr (K > 0 && ROWS == 2) {
         for (int64_t b = 0; b < s.both; ++b, x += s.x_row, w += s.w_row)
-            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 0, 2>(acc, s, x, w, ends); });
+            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 0, 2>(acc, s, x, w, column, ends); });
         for (int64_t b = 0; b < s.lower; ++b, x += s.x_row, w += s.w_row)
-            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 1, 2>(acc, s, x, w, ends); });
+            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 1, 2>(acc, s, x, w, column, ends); });
     }
 }
 
@@ -249,8 +250,8 @@ MGX_INLINE void lines(const Source<TX, TW>& s, bool borders, int64_t width, int6
         const bool inside = count == TILE && first >= 0 && first + span < s.width;
         if (inside)
             tile<K, S, TILE, G, PLANES || K == 0, INSIDE>(s, o, 0, TILE, c0, whole, row, width, rows, epi);
-        else if (!borders)
-            tile<0, 0, TILE, G, true, EDGE>(s, o, 0, count, c0, whole, row, width, rows, epi);
+        else if (K == 0 || !borders)
+            tile<K, S, TILE, G, PLANES || K == 0, EDGE>(s, o, 0, count, c0, whole, row, width, rows, epi);
         else if constexpr (K > 0)
             tile<K, S, TILE, G, PLANES, BORDER>(s, o + count - TILE, TILE - count, TILE, c0, whole, row, width, rows, epi);
         if (whole < end) tile<0, 0, TILE, G, true, PART>(s, o, 0, count, whole, end, row, width, rows, epi);
@@ -268,7 +269,7 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
     const Range rows = by_rows ? team.share(lines) : Range{0, lines};
     const Range columns = by_rows ? Range{0, p.c} : team.share(p.c, 2 * LANES);
     const bool borders = dw::has_borders<K, S, TILE>(p);
-    const bool pairs = dw::ROWS == 2 && borders && p.dilation[1] == 1 && p.stride[1] < p.kernel[1] && p.c % LANES == 0;
+    const bool pairs = dw::ROWS == 2 && K > 0 && p.dilation[1] == 1 && p.stride[1] < p.kernel[1] && p.c % LANES == 0;
     for (int64_t c0 = columns.begin; c0 < columns.end; c0 += wide) {
         const int64_t end = c0 + wide < columns.end ? c0 + wide : columns.end;
         for (int64_t i = rows.begin, n; i < rows.end; i += n) {

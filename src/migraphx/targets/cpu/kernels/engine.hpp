@@ -55,7 +55,7 @@ struct Stream {
 };
 
 // With AVX2 few tiles prefetch: what others leave out are instructions, which are scarce where a neighbour computes on the
-// same core (a Zen 3: products of MobileNetV2's sizes 3 to 4 % faster; an Emerald Rapids held to AVX2 2 to 4 %, with AVX-512
+// same core (a Zen 3: products of MobileNetV2's sizes 3 to 5 % faster; an Emerald Rapids held to AVX2 2 to 4 %, with AVX-512
 // no faster).
 inline constexpr bool SPARING = REGISTERS == 16;
 
