@@ -236,9 +236,9 @@ template <class TB> struct Ahead {
     int rarely;
     static constexpr int64_t LINE = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) : 64;  // bytes per k and panel
 
-    // near: the next panels are in the second-level cache, and nothing is fetched.
+    // near: the next panels are in the second-level cache.
     Ahead(const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tiles, bool near = false)
-        : b(b), next(next), depth(depth), panel(panel), end(near ? 0 : panels * LINE), step(64),
+        : b(b), next(next), depth(depth), panel(panel), end(SPARING && near ? 0 : panels * LINE), step(64),
           rarely(!SPARING || tiles < 6 ? 0 : tiles < 16 ? 1 : 2) {
         while (step > 8 && (tiles >> rarely) * step >= 2 * end) step /= 2;
     }
