@@ -165,16 +165,6 @@ def test_convolutions(target: str = "cpu") -> None:
         Case("1d", lambda b, x: conv(b, x, weight(6, 8, 3), padding=(1,)), (shape(2, 8, 20),)),
         Case("3d", lambda b, x: conv(b, x, weight(6, 8, 3, 2, 3), padding=(1, 0, 1)), (shape(1, 8, 5, 6, 7),)),
         Case(
-            "3d_depthwise",
-            lambda b, x: conv(b, x, weight(32, 1, 3, 3, 3), group=32, padding=(1, 1, 1)),
-            (shape(1, 32, 4, 6, 9),),
-        ),
-        Case(
-            "3d_grouped",
-            lambda b, x: conv(b, x, weight(32, 4, 2, 3, 3), group=8, padding=(1, 1, 1)),
-            (shape(1, 32, 4, 6, 9),),
-        ),
-        Case(
             "channels_last",
             lambda b, x: conv(b, x, weight(6, 8, 3, 3)),
             (permuted("float", (2, 8, 9, 6), (0, 2, 3, 1)),),
@@ -200,6 +190,21 @@ def test_convolutions(target: str = "cpu") -> None:
         Case("3x3_wide", lambda b, x: conv(b, x, weight(16, 16, 3, 3), padding=(1, 1)), (shape(1, 16, 15, 14),)),
     ]
     check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
+
+
+def test_windows_of_several_planes() -> None:
+    """Of single channels, and of groups of four."""
+    inputs = (shape(1, 32, 4, 6, 9),)
+    cases = [
+        Case(
+            f"groups of {width}",
+            lambda b, x, width=width: conv(b, x, weight(32, width, 3, 3, 3), group=32 // width, padding=(1, 1, 1)),
+            inputs,
+            10,
+        )
+        for width in (1, 4)
+    ]
+    check(cases)
 
 
 def pool(b, x, mode, lengths, **attributes):
