@@ -1,6 +1,7 @@
 """board.hpp and program.hpp: every share of every kernel is done once, in order, whichever threads come and when."""
 
 import ctypes
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -62,11 +63,14 @@ void reversed(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 extern "C" int run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads, int come,
-                   bool some_late, bool are_contended, int64_t* nanoseconds) {
+                   bool some_late, bool are_contended, bool are_crowded, int64_t* nanoseconds) {
     static const mgx::Kernel kernels[] = {{reversed, nullptr}};
     static const OpenMP omp{parallel, thread_num};
     coming = come, uneven = some_late, changed = 0;
     contended_until = are_contended ? INT64_MAX : 0;
+    least_crowding = are_crowded ? 0 : INT64_MAX;  // every core is, or the first one is not
+    const int looks = are_crowded ? CoreSearch::LOOKS : 0;
+    for (CoreSearch& s : searches) s = {-2 * CoreSearch::BETWEEN, 0, CoreSearch::PAUSE, looks};
     Stop stop{-1, nullptr, 0, {}, 0, 0};
     mgx::Program g{kernels, table, buffers, scratch, stride, nanoseconds, &omp, &stop, threads};
     run_program(g);
@@ -81,8 +85,55 @@ extern "C" bool is_contended(int64_t seen, int64_t worked, int64_t again, int64_
     watch.look(again, worked_again);
     return contended(again + 1) && !contended(again + 1'000'000'000);
 }
+
+struct EightCores {  // of which a thread may use some, and is late on others
+    static constexpr int MOST = 8;
+    int usable, late, on, count = 0;
+    int* visited;
+    bool may_use(int core) const { return usable >> core & 1; }
+    bool go(int core) {
+        if (late >> core & 1) usleep(1500);
+        visited[count++] = on = core;
+        return true;
+    }
+};
+// The cores that a thread of core `own` goes to until it is on one of `good`, and their number; negative: in vain.
+extern "C" int visit(int own, int* last, int tries, int usable, int used, int late, int good, int* visited) {
+    EightCores cores{usable, late, own, 0, visited};
+    const auto taken = [&](int core) { return bool(used >> core & 1); };
+    const bool found = change_core(cores, own, *last, tries, taken, [&] { return bool(good >> cores.on & 1); });
+    return found ? cores.count : -cores.count;
+}
+
+// Whether a thread that goes to each core that it may use is there, and may use the same ones afterwards.
+extern "C" bool visits_all() {
+    bool there = true;
+    cpu_set_t before, after;
+    sched_getaffinity(0, sizeof before, &before);
+    {
+        Cores cores;
+        for (int core = 0; core < cores.MOST; ++core)
+            if (cores.may_use(core)) there = there && cores.go(core) && current_core() == core;
+    }
+    sched_getaffinity(0, sizeof after, &after);
+    return there && CPU_EQUAL(&before, &after);
+}
+
+extern "C" bool crowded(int64_t many, int64_t chain, int64_t* least) {
+    least_crowding = *least;
+    const bool result = is_crowded({many, chain});
+    *least = least_crowding;
+    return result;
+}
+extern "C" int searched() {
+    int count = 0;
+    for (const CoreSearch& s : searches) count += s.next > 0;
+    return count;
+}
+extern "C" int64_t measured() { return Pace::measure().crowding(); }
 """
 SIZE, STRIDE = 24, 128
+LITTLE = 2_000  # of work: one thread does it
 KERNEL = Kernel("")
 
 
@@ -105,14 +156,16 @@ def answer(x: np.ndarray, calls: Sequence[Call], work: int, threads: int, come: 
     pointer = ctypes.c_void_p
     changed = compile_snippet(SOURCE).run(
         pointer(table.ctypes.data), buffers, pointer(start), ctypes.c_int64(STRIDE), threads, come,
-        how == "late", how == "contended", pointer(spent.ctypes.data),
+        how == "late", how == "contended", how == "crowded", pointer(spent.ctypes.data),
     )  # fmt: skip
     assert changed == 0
+    if how == "crowded":
+        assert (compile_snippet(SOURCE).searched() > 0) == (threads > 1 and work > LITTLE)
     assert (spent >= 0).all()
     return y
 
 
-@pytest.mark.parametrize("how", ["even", "late", "contended"])
+@pytest.mark.parametrize("how", ["even", "late", "contended", "crowded"])
 @pytest.mark.parametrize(("threads", "come"), [(1, 1), (2, 2), (4, 4), (4, 1), (5, 3), (16, 16)])
 @pytest.mark.parametrize("work", [0, 50_000, 100_000_000])
 def test_every_share_once(work: int, threads: int, come: int, how: str) -> None:
@@ -145,3 +198,63 @@ def test_time_that_a_thread_neither_worked_nor_slept() -> None:
     milli = 1_000_000
     assert contended(5 * milli, 3 * milli, 15 * milli, 9 * milli)  # worked 6 of 10 ms
     assert not contended(5 * milli, 3 * milli, 15 * milli, 13 * milli - milli // 2)
+
+
+@pytest.mark.parametrize(
+    ("own", "last", "tries", "good", "went", "found"),
+    [
+        (0, -1, 3, {2}, [1, 2], True), (0, 2, 3, {2}, [3, 5, 1, 0], False), (0, 2, 9, {2}, [3, 5, 1, 2], True),
+        (3, 3, 1, {1}, [5, 3], False), (5, 5, 9, set(), [1, 2, 3, 5], False), (1, 5, 2, {2, 3}, [2], True),
+        (4, 1, 9, {5}, [2, 3, 5], True),
+    ],
+)  # fmt: skip
+def test_where_a_thread_goes(own: int, last: int, tries: int, good: set[int], went: list[int], found: bool) -> None:
+    """Of 8 cores to those that it may use and nobody does, each once and in turn; back where none suits."""
+    usable, used, late = bits({0, 1, 2, 3, 5, 6}), bits({0, 6}), 0
+    tried = went if found else went[:-1]
+    assert visit(own, last, tries, (usable, used, late, bits(good))) == (went, found, tried[-1])
+
+
+def test_a_thread_that_is_late_goes_back() -> None:
+    everything, nothing = bits(set(range(8))), 0
+    assert visit(0, 0, 9, (everything, nothing, bits({2}), bits({2, 3}))) == ([1, 2, 0], False, 2)
+    assert visit(0, 0, 9, (1, nothing, nothing, everything)) == ([], False, 0)
+
+
+def bits(cores: set[int]) -> int:
+    return sum(1 << c for c in cores)
+
+
+def visit(own: int, last: int, tries: int, cores: tuple[int, int, int, int]) -> tuple[list[int], bool, int]:
+    """Where it went, whether it is on a good core, and the one tried last, of cores (usable, used, late, good)."""
+    visited, tried = (ctypes.c_int * 9)(), ctypes.c_int(last)
+    count = compile_snippet(SOURCE).visit(own, ctypes.byref(tried), tries, *cores, visited)
+    return list(visited[: abs(count)]), count > 0, tried.value
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads stay where the system puts them")
+def test_a_thread_may_use_the_same_cores_afterwards() -> None:
+    visits_all = compile_snippet(SOURCE).visits_all
+    visits_all.restype = ctypes.c_bool
+    assert visits_all()
+
+
+def test_what_counts_as_crowded() -> None:
+    """A third more than the least that was seen lately."""
+    lib = compile_snippet(SOURCE)
+    lib.crowded.restype, lib.measured.restype = ctypes.c_bool, ctypes.c_int64
+    least = ctypes.c_int64(2**63 - 1)
+
+    def crowded(many: int, chain: int) -> bool:
+        return lib.crowded(ctypes.c_int64(many), ctypes.c_int64(chain), ctypes.byref(least))
+
+    def least_is(ratio: float) -> bool:
+        return abs(least.value / (ratio * 2**20) - 1) < 0.001
+
+    assert not crowded(130, 200) and least_is(0.65)
+    assert not crowded(120, 200) and least_is(0.6)
+    assert not crowded(159, 200) and crowded(162, 200) and crowded(81, 100) and least_is(0.6)
+    for _ in range(1 << 16):
+        crowded(162, 200)
+    assert least_is(0.81)  # fades: what was seen once need not hold
+    assert lib.measured() > 0

@@ -20,7 +20,7 @@ namespace mgx {
 struct alignas(64) Claim {
     static constexpr int BITS = 20;
     int64_t word = 0;
-    int core = -1;  // that the thread was seen on, where cores are contended
+    int core = -1;  // that the thread was seen on
 
     // The number of a part that nobody has claimed; -1 where there is none of that phase.
     int64_t take(int64_t phase, int64_t parts) {

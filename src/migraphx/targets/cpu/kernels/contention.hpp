@@ -1,5 +1,6 @@
 // What threads of a run do where other processes want their cores: they notice it, sleep at once where they would spin,
-// and keep off each other's cores.
+// and keep off each other's cores. And where others use the other hardware thread of a core (its SMT sibling), which a
+// virtual machine does not tell: they notice that, too, and go where nobody is.
 #pragma once
 
 #include "stop.hpp"
@@ -42,24 +43,122 @@ struct Watch {
 #if defined(__linux__)
 inline int current_core() { return sched_getcpu(); }
 
-// Move this thread to a core that it may use and that is not `taken(core)`, if there is one. Which cores it may use stays
-// as it is.
-template <class Taken>
-inline void leave_core(const Taken& taken) {
-    cpu_set_t all, one;
-    if (sched_getaffinity(0, sizeof all, &all)) return;
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-        if (!CPU_ISSET(core, &all) || taken(core)) continue;
+// The cores that this thread may use: the same ones afterwards, wherever it went.
+class Cores {
+    cpu_set_t all;
+    bool known, moved = false;
+
+public:
+    static constexpr int MOST = CPU_SETSIZE;
+    Cores() : known(!sched_getaffinity(0, sizeof all, &all)) {}
+    Cores(const Cores&) = delete;
+    ~Cores() {
+        if (moved) sched_setaffinity(0, sizeof all, &all);
+    }
+    bool may_use(int core) const { return known && CPU_ISSET(core, &all); }
+    bool go(int core) {
+        cpu_set_t one;
         CPU_ZERO(&one);
         CPU_SET(core, &one);
-        if (!sched_setaffinity(0, sizeof one, &one)) sched_setaffinity(0, sizeof all, &all);
-        return;
+        moved = true;
+        return !sched_setaffinity(0, sizeof one, &one);
     }
-}
+};
 #else
 inline int current_core() { return -1; }
-template <class Taken>
-inline void leave_core(const Taken&) {}
+struct Cores {
+    static constexpr int MOST = 0;
+    bool may_use(int) const { return false; }
+    bool go(int) { return false; }
+};
 #endif
+
+// Go from core `own` to one of those behind `last` that may be used and are not `taken(core)`: the first of them, at most
+// `tries`, that is `better()` once the thread is there; else back. `last` becomes the one tried last. Where the thread is late,
+// others run on that core, and it tries no more.
+template <class Taken, class Better>
+inline bool change_core(auto& cores, int own, int& last, int tries, const Taken& taken, const Better& better) {
+    constexpr int64_t LATE = 1'000'000;  // ns; an idle core takes about 0.1 ms to begin
+    const int start = last;
+    bool moved = false;
+    for (int k = 1; k <= cores.MOST && tries > 0; ++k) {
+        const int core = (start + k) % cores.MOST;
+        if (core == own || !cores.may_use(core) || taken(core)) continue;
+        const int64_t began = clock_now();
+        if (!cores.go(core)) break;
+        moved = true, last = core, --tries;
+        if (clock_now() - began > LATE) break;
+        if (better()) return true;
+    }
+    if (moved) cores.go(own);
+    return false;
+}
+
+// ---- SMT siblings -------------------------------------------------------------------------------
+
+// Nanoseconds of many instructions that wait for nothing, and of a chain of others that wait for each other. What runs on the
+// sibling takes places from the former and leaves the latter as they are; the clock changes both alike.
+struct Pace {
+    int64_t many = INT64_MAX, chain = INT64_MAX;
+    int64_t crowding() const { return (many << 20) / chain; }
+
+    static Pace measure() {
+        Pace least;
+        for (int turn = 0; turn < 3; ++turn) {  // an interrupt would count
+            const int64_t begin = clock_now();
+#if defined(__x86_64__)
+            for (int k = 0; k < 40; ++k) asm volatile(".rept 32\n\tnopl 0(%%rax)\n\t.endr" : :);
+#else
+            for (int k = 0; k < 40; ++k) asm volatile(".rept 32\n\tnop\n\t.endr" : :);
+#endif
+            const int64_t middle = clock_now();
+            uint64_t x = uint64_t(begin);
+            for (int k = 0; k < 130; ++k) {
+                x *= x;
+                asm volatile("" : "+r"(x));
+            }
+            const int64_t end = clock_now() + 1;
+            if (middle - begin < least.many) least.many = middle - begin;
+            if (end - middle < least.chain) least.chain = end - middle;
+        }
+        return least;
+    }
+};
+
+// The least that threads of this program have seen, lately: that of a core whose sibling is idle.
+static int64_t least_crowding = INT64_MAX;
+
+inline bool is_crowded(const Pace& pace) {
+    const int64_t now = pace.crowding(), least = __atomic_load_n(&least_crowding, __ATOMIC_RELAXED);
+    const bool fewer = now < least;
+    __atomic_store_n(&least_crowding, fewer ? now : least + (least >> 16), __ATOMIC_RELAXED);
+    return !fewer && now > least + least / 3;
+}
+
+// One thread's search for a core whose sibling is idle, from run to run.
+struct CoreSearch {
+    // Nanoseconds from look to look, and from search to search: twice as many after each in vain.
+    static constexpr int64_t BETWEEN = 1'000'000, PAUSE = 8'000'000, LONGEST = 500'000'000;
+    static constexpr int LOOKS = 3, TRIES = 3;
+    int64_t looked = 0, next = 0, pause = PAUSE;
+    int crowded = 0;  // looks, one after the other, that found this core so
+    int last = -1;    // the core tried last
+
+    template <class Taken> void look(int64_t now, const Taken& taken) {
+        if (now - looked < BETWEEN) return;
+        looked = now;
+        const Pace here = Pace::measure();
+        crowded = is_crowded(here) ? crowded + 1 : 0;
+        if (crowded < LOOKS || now < next) return;
+        Cores cores;
+        const bool found = change_core(cores, current_core(), last, TRIES, taken, [&] {
+            const Pace there = Pace::measure();
+            return !is_crowded(there) && there.many < here.many - here.many / 5;
+        });
+        pause = found ? PAUSE : pause * 2 < LONGEST ? pause * 2 : LONGEST;
+        next = clock_now() + pause, crowded = 0;
+    }
+};
+static CoreSearch searches[64];  // by the numbers of threads; runs beside each other share them, and at worst look less often
 
 }  // namespace mgx

@@ -188,21 +188,26 @@ inline void work_on(Program& g, int64_t phase, const Job& job, int tid) {
 }
 
 // Where other processes run on this machine's cores, the system lets two threads of a run share one for tens of
-// milliseconds, as that is fair to all: of these the later one goes to a core where none of them is.
-inline void part_ways(const Program& g, int tid, int64_t now, int64_t& moved) {
-    if (!contended(now)) return;
-    const auto core_of = [&](int other) { return __atomic_load_n(&claim_of(g, other).core, __ATOMIC_RELAXED); };
+// milliseconds, as that is fair to all: of these the later one goes to a core where none of them is. Where nobody takes cores
+// away, a thread may still share one with whoever runs on its sibling.
+inline void choose_core(const Program& g, int tid, int64_t now, int64_t& moved) {
+    const auto core_of = [&](int other) -> int& { return claim_of(g, other).core; };
+    const auto is_on = [&](int other, int core) { return __atomic_load_n(&core_of(other), __ATOMIC_RELAXED) == core; };
+    const auto taken = [&](int core) {
+        for (int k = 0; k < g.threads; ++k)
+            if (is_on(k, core)) return true;
+        return false;
+    };
     const int mine = current_core();
-    __atomic_store_n(&claim_of(g, tid).core, mine, __ATOMIC_RELAXED);
+    __atomic_store_n(&core_of(tid), mine, __ATOMIC_RELAXED);
+    if (!contended(now)) return searches[tid % 64].look(now, taken);
     int other = 0;
-    while (other < tid && core_of(other) != mine) ++other;
+    while (other < tid && !is_on(other, mine)) ++other;
     if (other == tid || now - moved < SETTLED) return;
     moved = now;
-    leave_core([&](int core) {
-        for (int k = 0; k < g.threads; ++k)
-            if (core_of(k) == core) return true;
-        return false;
-    });
+    Cores cores;
+    int last = -1;
+    change_core(cores, mine, last, 1, taken, [] { return true; });
 }
 
 inline void run_steps(Program& g, int tid) {
@@ -214,7 +219,7 @@ inline void run_steps(Program& g, int tid) {
         if (!g.board.read(phase, job)) continue;
         if (job.step == Job::OVER) return;
         work_on(g, phase, job, tid);
-        part_ways(g, tid, patience.left, moved);
+        choose_core(g, tid, patience.left, moved);
     }
 }
 
