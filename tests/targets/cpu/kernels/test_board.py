@@ -70,7 +70,7 @@ extern "C" int run(const int64_t* table, char* const* buffers, char* scratch, in
     contended_until = are_contended ? INT64_MAX : 0;
     least_crowding = are_crowded ? 0 : INT64_MAX;  // every core is, or the first one is not
     const int looks = are_crowded ? CoreSearch::LOOKS : 0;
-    for (CoreSearch& s : searches) s = {-2 * CoreSearch::BETWEEN, 0, CoreSearch::PAUSE, looks};
+    for (CoreSearch& s : searches) s = {-2 * CoreSearch::BETWEEN, 0, CoreSearch::PAUSE, are_contended, looks};
     Stop stop{-1, nullptr, 0, {}, 0, 0};
     mgx::Program g{kernels, table, buffers, scratch, stride, nanoseconds, &omp, &stop, threads};
     run_program(g);
@@ -101,8 +101,8 @@ struct EightCores {  // of which a thread may use some, and is late on others
 extern "C" int visit(int own, int* last, int tries, int usable, int used, int late, int good, int* visited) {
     EightCores cores{usable, late, own, 0, visited};
     const auto taken = [&](int core) { return bool(used >> core & 1); };
-    const bool found = change_core(cores, own, *last, tries, taken, [&] { return bool(good >> cores.on & 1); });
-    return found ? cores.count : -cores.count;
+    const Went went = change_core(cores, own, *last, tries, taken, [&] { return bool(good >> cores.on & 1); });
+    return went == Went::BETTER ? cores.count : -cores.count;
 }
 
 // Whether a thread that goes to each core that it may use is there, and may use the same ones afterwards.
@@ -129,6 +129,20 @@ extern "C" int searched() {
     int count = 0;
     for (const CoreSearch& s : searches) count += s.next > 0;
     return count;
+}
+
+// How long a thread waits between searches that end so, one after the other, in milliseconds: 'n' nowhere, 'b' on a
+// better core, 'c' on one where it is contended soon, 'l' late.
+extern "C" void pauses(const char* ends, int64_t* milliseconds) {
+    CoreSearch s;
+    int64_t now = 1, began = 1;
+    for (; *ends; ++ends, began = now) {
+        while (!s.due(now, true)) now += 1'000'000;
+        *milliseconds++ = (now - began) / 1'000'000;
+        began = now;
+        s.ended(*ends == 'l' ? Went::LATE : *ends == 'n' ? Went::NOWHERE : Went::BETTER, now);
+        if (*ends == 'c') s.lost(now);
+    }
 }
 extern "C" int64_t measured() { return Pace::measure().crowding(); }
 """
@@ -159,7 +173,7 @@ def answer(x: np.ndarray, calls: Sequence[Call], work: int, threads: int, come: 
         how == "late", how == "contended", how == "crowded", pointer(spent.ctypes.data),
     )  # fmt: skip
     assert changed == 0
-    if how == "crowded":
+    if how in ("crowded", "contended"):  # the latter soon after a thread has come to its core
         assert (compile_snippet(SOURCE).searched() > 0) == (threads > 1 and work > LITTLE)
     assert (spent >= 0).all()
     return y
@@ -237,6 +251,22 @@ def test_a_thread_may_use_the_same_cores_afterwards() -> None:
     visits_all = compile_snippet(SOURCE).visits_all
     visits_all.restype = ctypes.c_bool
     assert visits_all()
+
+
+def test_how_often_a_thread_searches() -> None:
+    """After two looks; the more rarely the more searches are in vain, hardly ever where others run on the cores."""
+
+    def pauses(ends: str) -> list[int]:
+        got = (ctypes.c_int64 * len(ends))()
+        compile_snippet(SOURCE).pauses(ends.encode(), got)
+        return list(got)
+
+    assert pauses("bbb") == [1, 4, 4]
+    assert pauses("nnnnnnnn") == [1, 8, 16, 32, 64, 128, 128, 128]
+    assert pauses("nnbnb") == [1, 8, 16, 16, 32]
+    assert pauses("llllln") == [1, 32, 256, 2000, 2000, 2000]
+    assert pauses("cccccnn") == [1, 32, 256, 2000, 2000, 2000, 128]
+    assert pauses("nnnnbbb") == [1, 8, 16, 32, 64, 21, 4]  # what was a good one for 20 ms
 
 
 def test_what_counts_as_crowded() -> None:

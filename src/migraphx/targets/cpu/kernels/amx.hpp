@@ -460,7 +460,7 @@ template <class S> inline Grid part_of(const Grid& share, const Team& team, int6
 // ---- whether it is worth it ---------------------------------------------------------------------
 
 // Nanoseconds that multiply-adds take for each chunk of the depth of 32 rows and a panel, and how many times as long as
-// tiles they must take: tiles are half as fast while a neighbour uses them, too. On an Emerald Rapids a MobileNetV2, an
+// tiles they must take: tiles are slow while anybody uses the core's SMT sibling. On an Emerald Rapids a MobileNetV2, an
 // EfficientNet-B0 and GPT-2's 64 tokens take with 1.8, by the least of 10 turns, 6, 12 and 11 % less time than with 1.0, by
 // the medians, beside neighbours, 29, 18 and 4 %; BERT and ViT, whose products are larger, lose nothing by their least.
 inline constexpr double BY_MULTIPLY_ADDS = 430, AMX_GAIN = 1.8;

@@ -76,22 +76,26 @@ struct Cores {
 // Go from core `own` to one of those behind `last` that may be used and are not `taken(core)`: the first of them, at most
 // `tries`, that is `better()` once the thread is there; else back. `last` becomes the one tried last. Where the thread is late,
 // others run on that core, and it tries no more.
+enum class Went { NOWHERE, BETTER, LATE };
 template <class Taken, class Better>
-inline bool change_core(auto& cores, int own, int& last, int tries, const Taken& taken, const Better& better) {
+inline Went change_core(auto& cores, int own, int& last, int tries, const Taken& taken, const Better& better) {
     constexpr int64_t LATE = 1'000'000;  // ns; an idle core takes about 0.1 ms to begin
     const int start = last;
+    Went went = Went::NOWHERE;
     bool moved = false;
-    for (int k = 1; k <= cores.MOST && tries > 0; ++k) {
+    for (int k = 1; k <= cores.MOST && tries > 0 && went == Went::NOWHERE; ++k) {
         const int core = (start + k) % cores.MOST;
         if (core == own || !cores.may_use(core) || taken(core)) continue;
         const int64_t began = clock_now();
         if (!cores.go(core)) break;
         moved = true, last = core, --tries;
-        if (clock_now() - began > LATE) break;
-        if (better()) return true;
+        if (clock_now() - began > LATE)
+            went = Went::LATE;
+        else if (better())
+            went = Went::BETTER;
     }
-    if (moved) cores.go(own);
-    return false;
+    if (moved && went != Went::BETTER) cores.go(own);
+    return went;
 }
 
 // ---- SMT siblings -------------------------------------------------------------------------------
@@ -137,26 +141,52 @@ inline bool is_crowded(const Pace& pace) {
 
 // One thread's search for a core whose sibling is idle, from run to run.
 struct CoreSearch {
-    // Nanoseconds from look to look, and from search to search: twice as many after each in vain.
-    static constexpr int64_t BETWEEN = 1'000'000, PAUSE = 8'000'000, LONGEST = 500'000'000;
-    static constexpr int LOOKS = 3, TRIES = 3;
+    // Nanoseconds from look to look; from search to search, where all goes well; at most, where all cores are crowded and where
+    // others run on them; until a core counts as a good one.
+    static constexpr int64_t BETWEEN = 500'000, PAUSE = 4'000'000, LONGEST = 128'000'000, BUSY = 2'000'000'000;
+    static constexpr int64_t SETTLED = 20'000'000;
+    static constexpr int LOOKS = 2, TRIES = 4;
     int64_t looked = 0, next = 0, pause = PAUSE;
-    int crowded = 0;  // looks, one after the other, that found this core so
-    int last = -1;    // the core tried last
+    int64_t came = 0;  // when it went to this core; 0: long ago
+    int crowded = 0;   // looks, one after the other, that found this core so
+    int last = -1;     // the core tried last
+
+    // Whether to search, after a look that found the core crowded or not.
+    bool due(int64_t now, bool is_crowded) {
+        if (came && now - came > SETTLED) came = 0, pause = PAUSE, next = now;
+        crowded = is_crowded ? crowded + 1 : 0;
+        return crowded >= LOOKS && now >= next;
+    }
+    void ended(Went went, int64_t now) {
+        crowded = 0, came = went == Went::BETTER ? now : 0;
+        if (came)
+            next = now + pause;
+        else
+            rest(now, went == Went::LATE ? 8 : 2, went == Went::LATE ? BUSY : LONGEST);
+    }
+    // Cores are being lost: where the thread has just come to this one, because of that.
+    void lost(int64_t now) {
+        if (came) rest(now, 8, BUSY);
+        came = 0;
+    }
 
     template <class Taken> void look(int64_t now, const Taken& taken) {
         if (now - looked < BETWEEN) return;
         looked = now;
         const Pace here = Pace::measure();
-        crowded = is_crowded(here) ? crowded + 1 : 0;
-        if (crowded < LOOKS || now < next) return;
+        if (!due(now, is_crowded(here))) return;
         Cores cores;
-        const bool found = change_core(cores, current_core(), last, TRIES, taken, [&] {
+        const Went went = change_core(cores, current_core(), last, TRIES, taken, [&] {
             const Pace there = Pace::measure();
             return !is_crowded(there) && there.many < here.many - here.many / 5;
         });
-        pause = found ? PAUSE : pause * 2 < LONGEST ? pause * 2 : LONGEST;
-        next = clock_now() + pause, crowded = 0;
+        ended(went, clock_now());
+    }
+
+private:
+    void rest(int64_t now, int64_t times, int64_t most) {
+        pause = pause * times < most ? pause * times : most;
+        next = now + pause;
     }
 };
 static CoreSearch searches[64];  // by the numbers of threads; runs beside each other share them, and at worst look less often

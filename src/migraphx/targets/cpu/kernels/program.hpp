@@ -189,7 +189,7 @@ inline void work_on(Program& g, int64_t phase, const Job& job, int tid) {
 
 // Where other processes run on this machine's cores, the system lets two threads of a run share one for tens of
 // milliseconds, as that is fair to all: of these the later one goes to a core where none of them is. Where nobody takes cores
-// away, a thread may still share one with whoever runs on its sibling.
+// away, a thread may still share one with whoever runs on its sibling, and looks for another.
 inline void choose_core(const Program& g, int tid, int64_t now, int64_t& moved) {
     const auto core_of = [&](int other) -> int& { return claim_of(g, other).core; };
     const auto is_on = [&](int other, int core) { return __atomic_load_n(&core_of(other), __ATOMIC_RELAXED) == core; };
@@ -200,7 +200,9 @@ inline void choose_core(const Program& g, int tid, int64_t now, int64_t& moved) 
     };
     const int mine = current_core();
     __atomic_store_n(&core_of(tid), mine, __ATOMIC_RELAXED);
-    if (!contended(now)) return searches[tid % 64].look(now, taken);
+    CoreSearch& search = searches[tid % 64];
+    if (!contended(now)) return search.look(now, taken);
+    search.lost(now);
     int other = 0;
     while (other < tid && !is_on(other, mine)) ++other;
     if (other == tid || now - moved < SETTLED) return;
