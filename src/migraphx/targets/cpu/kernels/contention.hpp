@@ -144,7 +144,7 @@ struct CoreSearch {
     // Nanoseconds from look to look; from search to search, where all goes well; at most, where all cores are crowded and where
     // others run on them; until a core counts as a good one.
     static constexpr int64_t BETWEEN = 500'000, PAUSE = 4'000'000, LONGEST = 128'000'000, BUSY = 2'000'000'000;
-    static constexpr int64_t SETTLED = 20'000'000;
+    static constexpr int64_t PROVEN = 20'000'000;
     static constexpr int LOOKS = 2, TRIES = 4;
     int64_t looked = 0, next = 0, pause = PAUSE;
     int64_t came = 0;  // when it went to this core; 0: long ago
@@ -152,9 +152,9 @@ struct CoreSearch {
     int last = -1;     // the core tried last
 
     // Whether to search, after a look that found the core crowded or not.
-    bool due(int64_t now, bool is_crowded) {
-        if (came && now - came > SETTLED) came = 0, pause = PAUSE, next = now;
-        crowded = is_crowded ? crowded + 1 : 0;
+    bool due(int64_t now, bool found_crowded) {
+        if (came && now - came > PROVEN) came = 0, pause = PAUSE, next = now;
+        crowded = found_crowded ? crowded + 1 : 0;
         return crowded >= LOOKS && now >= next;
     }
     void ended(Went went, int64_t now) {
