@@ -265,7 +265,7 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
     constexpr int VECS = PANELS * NR / LANES;
     const Epi e = *static_cast<const Epi*>(s.epi);  // a copy, which stores cannot change
     Micro<float, TA, TB> u = s.tile;
-    const int64_t next = s.next, end = s.first + s.tiles;
+    const int64_t next = s.next, end = s.first + s.tiles, col = s.col;
     int64_t row = s.row;
     for (int64_t t = s.first; t < end; ++t, row += ROWS) {
         u.ahead = s.fetch.of(t);
@@ -275,7 +275,7 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
         else
             multiply<float, TA, TB, VECS, LANES>(u, acc, UpTo<ROWS>{});
         unroll<ROWS>([&](auto r) {
-            unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
+            unroll<VECS>([&](auto j) { e(row + r, col + j * LANES, acc[r * VECS + j]); });
         });
         u.rows += next;
         u.tile += ROWS * VECS * LANES;
