@@ -1,7 +1,11 @@
 """board.hpp and program.hpp: every share of every kernel is done once, in order, whichever threads come and when."""
 
 import ctypes
-from collections.abc import Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -245,9 +249,56 @@ def visit(own: int, last: int, tries: int, cores: tuple[int, int, int, int]) -> 
 
 
 def test_a_thread_may_use_the_same_cores_afterwards() -> None:
+    """Those of its process, or fewer where it is bound to some."""
     visits_all = compile_snippet(SOURCE).visits_all
     visits_all.restype = ctypes.c_bool
     assert visits_all()
+    if sys.platform == "linux":
+        allowed = os.sched_getaffinity(0)
+        try:
+            os.sched_setaffinity(0, {min(allowed)})
+            assert visits_all() and os.sched_getaffinity(0) == {min(allowed)}
+        finally:
+            os.sched_setaffinity(0, allowed)
+
+
+CPUSETS = Path("/sys/fs/cgroup/cpuset")
+MEMBER = """
+import ctypes, os, sys
+group, library, few, many = sys.argv[1:]
+def write(name, text):
+    with open(f"{group}/{name}", "w") as file: file.write(text)
+write("cpuset.cpus", many)
+write("tasks", str(os.getpid()))
+write("cpuset.cpus", few)
+ctypes.CDLL(library).visits_all()
+write("cpuset.cpus", many)
+print(*sorted(os.sched_getaffinity(0)))
+"""
+
+
+@pytest.fixture
+def cpuset() -> Iterator[Path]:
+    """A group of processes whose cores change, as a container's may."""
+    group = CPUSETS / f"openmgx-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no groups of cores may be made here: {error.strerror}")
+    try:
+        (group / "cpuset.mems").write_text((CPUSETS / "cpuset.mems").read_text())
+        yield group
+    finally:
+        group.rmdir()
+
+
+def test_a_thread_follows_its_container_afterwards(cpuset: Path) -> None:
+    """Cores that a container is given while its threads run are theirs, too."""
+    allowed = sorted(os.sched_getaffinity(0))
+    many = ",".join(map(str, allowed))
+    command = [sys.executable, "-c", MEMBER, cpuset, compile_snippet(SOURCE)._name, str(allowed[0]), many]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == list(map(str, allowed))
 
 
 def test_how_often_a_thread_searches() -> None:

@@ -53,7 +53,11 @@ public:
     Cores() : known(!sched_getaffinity(0, sizeof all, &all)) {}
     Cores(const Cores&) = delete;
     ~Cores() {
-        if (moved) sched_setaffinity(0, sizeof all, &all);
+        if (!moved) return;
+        cpu_set_t every, now;  // which follows its container's set where that is all that binds the thread
+        __builtin_memset(&every, 0xff, sizeof every);
+        sched_setaffinity(0, sizeof every, &every);
+        if (sched_getaffinity(0, sizeof now, &now) || !CPU_EQUAL(&now, &all)) sched_setaffinity(0, sizeof all, &all);
     }
     bool may_use(int core) const { return known && CPU_ISSET(core, &all); }
     bool go(int core) {
