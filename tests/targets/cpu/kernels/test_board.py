@@ -121,6 +121,11 @@ extern "C" bool visits_all() {
     return there && changed == 0;
 }
 
+#if defined(__linux__)
+extern "C" bool of_node(const char* nodes, int node, int core) { return is_of_node(nodes, node, core); }
+extern "C" bool may_use(const char* nodes, int core) { return Cores(nodes).may_use(core); }
+#endif
+
 extern "C" bool crowded(int64_t many, int64_t chain, int64_t* least) {
     least_crowding = *least;
     const bool result = is_crowded({many, chain});
@@ -260,6 +265,31 @@ def test_a_thread_may_use_the_same_cores_afterwards() -> None:
             assert visits_all() and os.sched_getaffinity(0) == {min(allowed)}
         finally:
             os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads stay where the system puts them")
+def test_which_cores_are_of_a_node(tmp_path: Path) -> None:
+    lib, allowed = compile_snippet(SOURCE), os.sched_getaffinity(0)
+    lib.of_node.restype = lib.may_use.restype = ctypes.c_bool
+    some, all_nodes = tmp_path / "some", tmp_path / "all"
+
+    def usable() -> set[int]:
+        return {core for core in range(max(allowed) + 2) if lib.may_use(os.fsencode(all_nodes), core)}
+
+    for name in ("node0/cpu0", "node0/cpu2", "node1/cpu1"):
+        (some / name).mkdir(parents=True)
+    assert [[lib.of_node(os.fsencode(some), node, core) for core in range(4)] for node in (0, 1)] == [
+        [True, False, True, False],
+        [False, True, False, False],
+    ]
+    assert lib.of_node(os.fsencode(all_nodes), 0, 5) and usable() == allowed  # a system that knows no nodes
+    folders = [all_nodes / f"node{node}" for node in range(64)]  # this thread is on one of them
+    for folder in folders:
+        folder.mkdir(parents=True)
+    assert not usable()
+    for folder in folders:
+        (folder / f"cpu{min(allowed)}").mkdir()
+    assert usable() == {min(allowed)}
 
 
 CPUSETS = Path("/sys/fs/cgroup/cpuset")

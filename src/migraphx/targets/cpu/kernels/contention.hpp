@@ -6,7 +6,10 @@
 #include "stop.hpp"
 
 #if defined(__linux__)
+#include <cstdio>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace mgx {
@@ -43,14 +46,29 @@ struct Watch {
 #if defined(__linux__)
 inline int current_core() { return sched_getcpu(); }
 
-// The cores that this thread may use: the same ones afterwards, wherever it went.
+// Whether a core is of a NUMA node, as the folder of nodes says; any is where that says nothing.
+inline bool is_of_node(const char* nodes, unsigned node, int core) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/node%u", nodes, node);
+    if (access(path, F_OK)) return true;
+    snprintf(path, sizeof path, "%s/node%u/cpu%d", nodes, node, core);
+    return !access(path, F_OK);
+}
+
+// The cores that this thread may use, of the node that it is on, where its memory lies. They are the same ones afterwards,
+// wherever it went.
 class Cores {
     cpu_set_t all;
+    const char* nodes;
+    unsigned node = 0;
     bool known, moved = false;
 
 public:
     static constexpr int MOST = CPU_SETSIZE;
-    Cores() : known(!sched_getaffinity(0, sizeof all, &all)) {}
+    explicit Cores(const char* nodes = "/sys/devices/system/node")
+        : nodes(nodes), known(!sched_getaffinity(0, sizeof all, &all)) {
+        if (syscall(SYS_getcpu, nullptr, &node, nullptr)) known = false;
+    }
     Cores(const Cores&) = delete;
     ~Cores() {
         if (!moved) return;
@@ -59,7 +77,9 @@ public:
         sched_setaffinity(0, sizeof every, &every);
         if (sched_getaffinity(0, sizeof now, &now) || !CPU_EQUAL(&now, &all)) sched_setaffinity(0, sizeof all, &all);
     }
-    bool may_use(int core) const { return known && CPU_ISSET(core, &all); }
+    bool may_use(int core) const {
+        return known && CPU_ISSET(core, &all) && is_of_node(nodes, node, core);
+    }
     bool go(int core) {
         cpu_set_t one;
         CPU_ZERO(&one);
@@ -89,7 +109,7 @@ inline Went change_core(auto& cores, int own, int& last, int tries, const Taken&
     bool moved = false;
     for (int k = 1; k <= cores.MOST && tries > 0 && went == Went::NOWHERE; ++k) {
         const int core = (start + k) % cores.MOST;
-        if (core == own || !cores.may_use(core) || taken(core)) continue;
+        if (core == own || taken(core) || !cores.may_use(core)) continue;
         const int64_t began = clock_now();
         if (!cores.go(core)) break;
         moved = true, last = core, --tries;
