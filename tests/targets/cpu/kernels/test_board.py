@@ -138,8 +138,8 @@ extern "C" int searched() {
     return count;
 }
 
-// How long a thread waits between searches that end so, one after the other, in milliseconds: 'n' nowhere, 'b' on a
-// better core, 'c' on one where it is contended soon, 'l' late.
+// How long a thread waits between searches that end so, one after the other, in milliseconds: 's' where there is no
+// other core, 'n' on none that is better, 'b' on one, 'c' on one where it is contended soon, 'l' late.
 extern "C" void pauses(const char* ends, int64_t* milliseconds) {
     CoreSearch s;
     int64_t now = 1, began = 1;
@@ -147,9 +147,15 @@ extern "C" void pauses(const char* ends, int64_t* milliseconds) {
         while (!s.due(now, true)) now += 1'000'000;
         *milliseconds++ = (now - began) / 1'000'000;
         began = now;
-        s.ended(*ends == 'l' ? Went::LATE : *ends == 'n' ? Went::NOWHERE : Went::BETTER, now);
+        const Went in_vain = *ends == 's' ? Went::STAYED : *ends == 'n' ? Went::BACK : Went::LATE;
+        s.ended(*ends == 'b' || *ends == 'c' ? Went::BETTER : in_vain, now);
         if (*ends == 'c') s.lost(now);
     }
+}
+extern "C" int64_t looks_again() {  // milliseconds after there was no other core
+    CoreSearch s;
+    s.ended(Went::STAYED, 0);
+    return s.looked / 1'000'000;
 }
 extern "C" int64_t measured() { return Pace::measure().crowding(); }
 """
@@ -343,6 +349,7 @@ def test_how_often_a_thread_searches() -> None:
     assert pauses("nnnnnnnn") == [1, 8, 16, 32, 64, 128, 128, 128]
     assert pauses("nnbnb") == [1, 8, 16, 16, 32]
     assert pauses("llllln") == [1, 32, 256, 2000, 2000, 2000]
+    assert pauses("sss") == [1, 2000, 2000] and compile_snippet(SOURCE).looks_again() == 2000
     assert pauses("cccccnn") == [1, 32, 256, 2000, 2000, 2000, 128]
     assert pauses("nnnnbbb") == [1, 8, 16, 32, 64, 21, 4]  # what was a good one for 20 ms
 

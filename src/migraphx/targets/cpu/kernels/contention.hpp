@@ -99,26 +99,23 @@ struct Cores {
 
 // Go from core `own` to one of those behind `last` that may be used and are not `taken(core)`: the first of them, at most
 // `tries`, that is `better()` once the thread is there; else back. `last` becomes the one tried last. Where the thread is late,
-// others run on that core, and it tries no more.
-enum class Went { NOWHERE, BETTER, LATE };
+// others run on that core, and it tries no more. STAYED: there was none to try.
+enum class Went { STAYED, BACK, BETTER, LATE };
 template <class Taken, class Better>
 inline Went change_core(auto& cores, int own, int& last, int tries, const Taken& taken, const Better& better) {
     constexpr int64_t LATE = 1'000'000;  // ns; an idle core takes about 0.1 ms to begin
     const int start = last;
-    Went went = Went::NOWHERE;
-    bool moved = false;
-    for (int k = 1; k <= cores.MOST && tries > 0 && went == Went::NOWHERE; ++k) {
+    Went went = Went::STAYED;
+    for (int k = 1; k <= cores.MOST && tries > 0 && went <= Went::BACK; ++k) {
         const int core = (start + k) % cores.MOST;
         if (core == own || taken(core) || !cores.may_use(core)) continue;
         const int64_t began = clock_now();
         if (!cores.go(core)) break;
-        moved = true, last = core, --tries;
-        if (clock_now() - began > LATE)
-            went = Went::LATE;
-        else if (better())
-            went = Went::BETTER;
+        last = core, --tries;
+        const bool late = clock_now() - began > LATE;
+        went = late ? Went::LATE : better() ? Went::BETTER : Went::BACK;
     }
-    if (moved && went != Went::BETTER) cores.go(own);
+    if (went == Went::BACK || went == Went::LATE) cores.go(own);
     return went;
 }
 
@@ -165,8 +162,8 @@ inline bool is_crowded(const Pace& pace) {
 
 // One thread's search for a core whose sibling is idle, from run to run.
 struct CoreSearch {
-    // Nanoseconds from look to look; from search to search, where all goes well; at most, where all cores are crowded and where
-    // others run on them; until a core counts as a good one.
+    // Nanoseconds from look to look; from search to search, where all goes well; at most, where all cores are crowded, and
+    // where others run on them or there are none; until a core counts as a good one.
     static constexpr int64_t BETWEEN = 500'000, PAUSE = 4'000'000, LONGEST = 128'000'000, BUSY = 2'000'000'000;
     static constexpr int64_t PROVEN = 20'000'000;
     static constexpr int LOOKS = 2, TRIES = 4;
@@ -183,10 +180,12 @@ struct CoreSearch {
     }
     void ended(Went went, int64_t now) {
         crowded = 0, came = went == Went::BETTER ? now : 0;
-        if (came)
-            next = now + pause;
-        else
-            rest(now, went == Went::LATE ? 8 : 2, went == Went::LATE ? BUSY : LONGEST);
+        switch (went) {
+            case Went::STAYED: looked = next = now + BUSY; break;
+            case Went::BACK: rest(now, 2, LONGEST); break;
+            case Went::BETTER: next = now + pause; break;
+            case Went::LATE: rest(now, 8, BUSY); break;
+        }
     }
     // Cores are being lost: where the thread has just come to this one, because of that.
     void lost(int64_t now) {

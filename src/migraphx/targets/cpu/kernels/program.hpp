@@ -187,19 +187,26 @@ inline void work_on(Program& g, int64_t phase, const Job& job, int tid) {
     }
 }
 
+// The core that a thread is on, for the others to know.
+inline int note_core(const Program& g, int tid) {
+    const int core = current_core();
+    __atomic_store_n(&claim_of(g, tid).core, core, __ATOMIC_RELAXED);
+    return core;
+}
+
 // Where other processes run on this machine's cores, the system lets two threads of a run share one for tens of
 // milliseconds, as that is fair to all: of these the later one goes to a core where none of them is. Where nobody takes cores
 // away, a thread may still share one with whoever runs on its sibling, and looks for another.
 inline void choose_core(const Program& g, int tid, int64_t now, int64_t& moved) {
-    const auto core_of = [&](int other) -> int& { return claim_of(g, other).core; };
-    const auto is_on = [&](int other, int core) { return __atomic_load_n(&core_of(other), __ATOMIC_RELAXED) == core; };
+    const auto is_on = [&](int other, int core) {
+        return __atomic_load_n(&claim_of(g, other).core, __ATOMIC_RELAXED) == core;
+    };
     const auto taken = [&](int core) {
         for (int k = 0; k < g.threads; ++k)
             if (is_on(k, core)) return true;
         return false;
     };
-    const int mine = current_core();
-    __atomic_store_n(&core_of(tid), mine, __ATOMIC_RELAXED);
+    const int mine = note_core(g, tid);
     CoreSearch& search = searches[tid % 64];
     if (!contended(now)) return search.look(now, taken);
     search.lost(now);
@@ -216,6 +223,7 @@ inline void run_steps(Program& g, int tid) {
     const Team me{tid, g.threads, g.stop, tid == 0};
     Patience patience;
     int64_t moved = 0;
+    note_core(g, tid);
     for (int64_t seen = 0, phase; (phase = g.board.await(seen, patience, me)) != seen; seen = phase) {
         Job job;
         if (!g.board.read(phase, job)) continue;
