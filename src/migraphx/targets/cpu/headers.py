@@ -21,7 +21,7 @@ def header(name: str) -> str:
 
 def constant(name: str, where: str) -> int:
     """The value of an `inline constexpr` whole number; ValueError where the header has none of this name."""
-    return int(_initializer(name, where))
+    return int(_initializer(name, where).replace("'", ""))
 
 
 def real(name: str, where: str) -> float:
@@ -30,7 +30,7 @@ def real(name: str, where: str) -> float:
 
 
 def _initializer(name: str, where: str) -> str:
-    found = re.findall(rf"inline constexpr \w+ (?:[^;]*\W)?{name} = ([\d.]+f?)[,;]", header(where))
+    found = re.findall(rf"inline constexpr \w+ (?:[^;]*\W)?{name} = ([\d.']+f?)[,;]", header(where))
     if len(found) != 1:
         raise ValueError(f"{where} has {len(found)} constants {name}")
     return found[0]

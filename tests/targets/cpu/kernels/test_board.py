@@ -14,6 +14,7 @@ from migraphx.targets.common.call import AGAIN, LOOP, Call
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.codegen import Layout, table_of
 from migraphx.targets.cpu.emit.kernel import Kernel
+from migraphx.targets.cpu.headers import constant
 from tests.targets.cpu.kernels.harness import compile_snippet
 
 SOURCE = r"""
@@ -89,23 +90,43 @@ extern "C" bool is_contended(int64_t seen, int64_t worked, int64_t again, int64_
     return contended(again + 1) && !contended(again + 1'000'000'000);
 }
 
-struct EightCores {  // of which a thread may use some, and is late on others
+struct EightCores {  // of which a thread may use some
     static constexpr int MOST = 8;
-    int usable, late, on, count = 0;
+    int usable, on, count = 0;
     int* visited;
     bool may_use(int core) const { return usable >> core & 1; }
     bool go(int core) {
-        if (late >> core & 1) usleep(1500);
+        if (core == LATE_ON) usleep(1500);
         visited[count++] = on = core;
         return true;
     }
+    static constexpr int LATE_ON = 4;
 };
 // The cores that a thread of core `own` goes to until it is on one of `good`, and their number; negative: in vain.
-extern "C" int visit(int own, int* last, int tries, int usable, int used, int late, int good, int* visited) {
-    EightCores cores{usable, late, own, 0, visited};
+extern "C" int visit(int own, int* last, int tries, int usable, int used, int good, int* visited) {
+    EightCores cores{usable, own, 0, visited};
     const auto taken = [&](int core) { return bool(used >> core & 1); };
-    const Went went = change_core(cores, own, *last, tries, taken, [&] { return bool(good >> cores.on & 1); });
+    const auto judge = [&](int64_t took) {
+        if (took > CoreSearch::LATE) return Went::LATE;
+        return good >> cores.on & 1 ? Went::BETTER : Went::BACK;
+    };
+    const Went went = change_core(cores, own, *last, tries, taken, judge);
     return went == Went::BETTER ? cores.count : -cores.count;
+}
+
+// Where a thread of core `own` is when it has left it.
+extern "C" int leaves_for(int own, int usable, int used) {
+    int visited[9];
+    EightCores cores{usable, own, 0, visited};
+    leave_core(cores, own, [&](int core) { return bool(used >> core & 1); });
+    return cores.on;
+}
+
+// What a thread makes of a core: 1 back, 2 better, 3 late.
+extern "C" int judged(int64_t took, int64_t here, int64_t there) {
+    least_crowding = INT64_MAX;
+    is_crowded({100, 200});
+    return int(CoreSearch::judge(took, {here, 200}, {there, 200}));
 }
 
 // Whether a thread that goes to each core that it may use is there, and may use the same ones afterwards.
@@ -122,13 +143,12 @@ extern "C" bool visits_all() {
 }
 
 #if defined(__linux__)
-extern "C" bool of_node(const char* nodes, int node, int core) { return is_of_node(nodes, node, core); }
 extern "C" bool may_use(const char* nodes, int core) { return Cores(nodes).may_use(core); }
 #endif
 
-extern "C" bool crowded(int64_t many, int64_t chain, int64_t* least) {
+extern "C" bool crowded(int64_t independent, int64_t dependent, int64_t* least) {
     least_crowding = *least;
-    const bool result = is_crowded({many, chain});
+    const bool result = is_crowded({independent, dependent});
     *least = least_crowding;
     return result;
 }
@@ -160,7 +180,7 @@ extern "C" int64_t looks_again() {  // milliseconds after there was no other cor
 extern "C" int64_t measured() { return Pace::measure().crowding(); }
 """
 SIZE, STRIDE = 24, 128
-LITTLE = 2_000  # of work: one thread does it
+LITTLE = constant("LITTLE", "program.hpp")  # work that one thread does
 KERNEL = Kernel("")
 
 
@@ -237,23 +257,44 @@ def test_time_that_a_thread_neither_worked_nor_slept() -> None:
 )  # fmt: skip
 def test_where_a_thread_goes(own: int, last: int, tries: int, good: set[int], went: list[int], found: bool) -> None:
     """Of 8 cores to those that it may use and nobody does, each once and in turn; back where none suits."""
-    usable, used, late = bits({0, 1, 2, 3, 5, 6}), bits({0, 6}), 0
     tried = went if found else went[:-1]
-    assert visit(own, last, tries, (usable, used, late, bits(good))) == (went, found, tried[-1])
+    assert visit(own, last, tries, bits({0, 1, 2, 3, 5, 6}), bits({0, 6}), bits(good)) == (went, found, tried[-1])
+    assert visit(own, last, tries, bits({own}), 0, bits({own})) == ([], False, last)  # no other core
 
 
 def test_a_thread_that_is_late_goes_back() -> None:
-    everything, nothing = bits(set(range(8))), 0
-    assert visit(0, 0, 9, (everything, nothing, bits({2}), bits({2, 3}))) == ([1, 2, 0], False, 2)
-    assert visit(0, 0, 9, (1, nothing, nothing, everything)) == ([], False, 0)
+    """Core 4 takes its time."""
+    everything = bits(set(range(8)))
+    assert visit(0, 2, 9, everything, 0, bits({4, 5})) == ([3, 4, 0], False, 4)
+
+
+def test_a_thread_leaves_a_core_of_its_own_run_even_where_it_is_late() -> None:
+    leaves_for = compile_snippet(SOURCE).leaves_for
+    assert leaves_for(1, bits({0, 1, 4, 5}), bits({0, 1})) == 4
+    assert leaves_for(1, bits({0, 1, 2}), bits({0})) == 2
+    assert leaves_for(1, bits({0, 1}), bits({0, 1})) == 1
+
+
+def test_which_cores_are_better() -> None:
+    """Those that begin a fifth more in a cycle, by the clock, and are not crowded; the least that was seen is 100."""
+    judged = compile_snippet(SOURCE).judged
+    number, milli = ctypes.c_int64, 1_000_000
+    back, better, late = 1, 2, 3
+
+    def judge(here: int, there: int, took: int = 0) -> int:
+        return judged(number(took), number(here), number(there))
+
+    assert judge(200, 100) == judge(200, 130) == judge(130, 100) == better
+    assert judge(200, 140) == judge(120, 100) == judge(200, 250) == back
+    assert judge(200, 100, milli) == better and judge(200, 100, milli + 1) == late
 
 
 def bits(cores: set[int]) -> int:
     return sum(1 << c for c in cores)
 
 
-def visit(own: int, last: int, tries: int, cores: tuple[int, int, int, int]) -> tuple[list[int], bool, int]:
-    """Where it went, whether it is on a good core, and the one tried last, of cores (usable, used, late, good)."""
+def visit(own: int, last: int, tries: int, *cores: int) -> tuple[list[int], bool, int]:
+    """Where it went, whether it is on a good core, and the one tried last; cores: usable, used, good."""
     visited, tried = (ctypes.c_int * 9)(), ctypes.c_int(last)
     count = compile_snippet(SOURCE).visit(own, ctypes.byref(tried), tries, *cores, visited)
     return list(visited[: abs(count)]), count > 0, tried.value
@@ -275,23 +316,16 @@ def test_a_thread_may_use_the_same_cores_afterwards() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads stay where the system puts them")
 def test_which_cores_are_of_a_node(tmp_path: Path) -> None:
-    lib, allowed = compile_snippet(SOURCE), os.sched_getaffinity(0)
-    lib.of_node.restype = lib.may_use.restype = ctypes.c_bool
-    some, all_nodes = tmp_path / "some", tmp_path / "all"
+    may_use, allowed = compile_snippet(SOURCE).may_use, os.sched_getaffinity(0)
+    may_use.restype = ctypes.c_bool
 
     def usable() -> set[int]:
-        return {core for core in range(max(allowed) + 2) if lib.may_use(os.fsencode(all_nodes), core)}
+        return {core for core in range(max(allowed) + 2) if may_use(os.fsencode(tmp_path), core)}
 
-    for name in ("node0/cpu0", "node0/cpu2", "node1/cpu1"):
-        (some / name).mkdir(parents=True)
-    assert [[lib.of_node(os.fsencode(some), node, core) for core in range(4)] for node in (0, 1)] == [
-        [True, False, True, False],
-        [False, True, False, False],
-    ]
-    assert lib.of_node(os.fsencode(all_nodes), 0, 5) and usable() == allowed  # a system that knows no nodes
-    folders = [all_nodes / f"node{node}" for node in range(64)]  # this thread is on one of them
+    assert usable() == allowed  # a system that tells of no nodes
+    folders = [tmp_path / f"node{node}" for node in range(64)]  # this thread is on one of them
     for folder in folders:
-        folder.mkdir(parents=True)
+        folder.mkdir()
     assert not usable()
     for folder in folders:
         (folder / f"cpu{min(allowed)}").mkdir()
@@ -360,8 +394,8 @@ def test_what_counts_as_crowded() -> None:
     lib.crowded.restype, lib.measured.restype = ctypes.c_bool, ctypes.c_int64
     least = ctypes.c_int64(2**63 - 1)
 
-    def crowded(many: int, chain: int) -> bool:
-        return lib.crowded(ctypes.c_int64(many), ctypes.c_int64(chain), ctypes.byref(least))
+    def crowded(independent: int, dependent: int) -> bool:
+        return lib.crowded(ctypes.c_int64(independent), ctypes.c_int64(dependent), ctypes.byref(least))
 
     def least_is(ratio: float) -> bool:
         return abs(least.value / (ratio * 2**20) - 1) < 0.001

@@ -46,28 +46,26 @@ struct Watch {
 #if defined(__linux__)
 inline int current_core() { return sched_getcpu(); }
 
-// Whether a core is of a NUMA node, as the folder of nodes says; any is where that says nothing.
-inline bool is_of_node(const char* nodes, unsigned node, int core) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/node%u", nodes, node);
-    if (access(path, F_OK)) return true;
-    snprintf(path, sizeof path, "%s/node%u/cpu%d", nodes, node, core);
-    return !access(path, F_OK);
-}
-
-// The cores that this thread may use, of the node that it is on, where its memory lies. They are the same ones afterwards,
-// wherever it went.
+// The cores that this thread may use, of the NUMA node that it is on, where its memory lies. They are the same ones
+// afterwards, wherever it went.
 class Cores {
     cpu_set_t all;
-    const char* nodes;
-    unsigned node = 0;
+    char node[192];  // the folder of the node, which has an entry for each core; empty where the system tells of none
     bool known, moved = false;
+
+    bool is_of_node(int core) const {
+        char path[256];
+        snprintf(path, sizeof path, "%s/cpu%d", node, core);
+        return !access(path, F_OK);
+    }
 
 public:
     static constexpr int MOST = CPU_SETSIZE;
-    explicit Cores(const char* nodes = "/sys/devices/system/node")
-        : nodes(nodes), known(!sched_getaffinity(0, sizeof all, &all)) {
-        if (syscall(SYS_getcpu, nullptr, &node, nullptr)) known = false;
+    explicit Cores(const char* nodes = "/sys/devices/system/node") : known(!sched_getaffinity(0, sizeof all, &all)) {
+        unsigned number = 0;
+        if (syscall(SYS_getcpu, nullptr, &number, nullptr)) known = false;
+        snprintf(node, sizeof node, "%s/node%u", nodes, number);
+        if (access(node, F_OK)) *node = 0;
     }
     Cores(const Cores&) = delete;
     ~Cores() {
@@ -77,9 +75,7 @@ public:
         sched_setaffinity(0, sizeof every, &every);
         if (sched_getaffinity(0, sizeof now, &now) || !CPU_EQUAL(&now, &all)) sched_setaffinity(0, sizeof all, &all);
     }
-    bool may_use(int core) const {
-        return known && CPU_ISSET(core, &all) && is_of_node(nodes, node, core);
-    }
+    bool may_use(int core) const { return known && CPU_ISSET(core, &all) && (!*node || is_of_node(core)); }
     bool go(int core) {
         cpu_set_t one;
         CPU_ZERO(&one);
@@ -97,13 +93,14 @@ struct Cores {
 };
 #endif
 
-// Go from core `own` to one of those behind `last` that may be used and are not `taken(core)`: the first of them, at most
-// `tries`, that is `better()` once the thread is there; else back. `last` becomes the one tried last. Where the thread is late,
-// others run on that core, and it tries no more. STAYED: there was none to try.
+// How a move to another core ends: there was none to go to; back on the own one; on a better one; back, as others run there.
 enum class Went { STAYED, BACK, BETTER, LATE };
-template <class Taken, class Better>
-inline Went change_core(auto& cores, int own, int& last, int tries, const Taken& taken, const Better& better) {
-    constexpr int64_t LATE = 1'000'000;  // ns; an idle core takes about 0.1 ms to begin
+
+// Go from core `own` to those behind `last` that may be used and are not `taken(core)`, at most `tries`, until one is not to be
+// left: once the thread is there `judge(took)` says how it went, BACK, BETTER or LATE, after so many nanoseconds on its way.
+// `last` becomes the core tried last.
+template <class Taken, class Judge>
+inline Went change_core(auto& cores, int own, int& last, int tries, const Taken& taken, const Judge& judge) {
     const int start = last;
     Went went = Went::STAYED;
     for (int k = 1; k <= cores.MOST && tries > 0 && went <= Went::BACK; ++k) {
@@ -112,20 +109,25 @@ inline Went change_core(auto& cores, int own, int& last, int tries, const Taken&
         const int64_t began = clock_now();
         if (!cores.go(core)) break;
         last = core, --tries;
-        const bool late = clock_now() - began > LATE;
-        went = late ? Went::LATE : better() ? Went::BETTER : Went::BACK;
+        went = judge(clock_now() - began);
     }
     if (went == Went::BACK || went == Went::LATE) cores.go(own);
     return went;
 }
 
+// Go to any core that is not taken, however long that takes.
+template <class Taken> inline void leave_core(auto& cores, int own, const Taken& taken) {
+    int last = -1;
+    change_core(cores, own, last, 1, taken, [](int64_t) { return Went::BETTER; });
+}
+
 // ---- SMT siblings -------------------------------------------------------------------------------
 
-// Nanoseconds of many instructions that wait for nothing, and of a chain of others that wait for each other. What runs on the
-// sibling takes places from the former and leaves the latter as they are; the clock changes both alike.
+// Nanoseconds of many independent instructions, and of a chain of dependent ones. What runs on the sibling takes places from
+// the former and leaves the latter as they are; the clock changes both alike.
 struct Pace {
-    int64_t many = INT64_MAX, chain = INT64_MAX;
-    int64_t crowding() const { return (many << 20) / chain; }
+    int64_t independent = INT64_MAX, dependent = INT64_MAX;
+    int64_t crowding() const { return (independent << 20) / dependent; }
 
     static Pace measure() {
         Pace least;
@@ -143,8 +145,8 @@ struct Pace {
                 asm volatile("" : "+r"(x));
             }
             const int64_t end = clock_now() + 1;
-            if (middle - begin < least.many) least.many = middle - begin;
-            if (end - middle < least.chain) least.chain = end - middle;
+            if (middle - begin < least.independent) least.independent = middle - begin;
+            if (end - middle < least.dependent) least.dependent = end - middle;
         }
         return least;
     }
@@ -166,6 +168,7 @@ struct CoreSearch {
     // where others run on them or there are none; until a core counts as a good one.
     static constexpr int64_t BETWEEN = 500'000, PAUSE = 4'000'000, LONGEST = 128'000'000, BUSY = 2'000'000'000;
     static constexpr int64_t PROVEN = 20'000'000;
+    static constexpr int64_t LATE = 1'000'000;  // ns that a move takes at most: an idle core takes about 0.1 ms to begin
     static constexpr int LOOKS = 2, TRIES = 4;
     int64_t looked = 0, next = 0, pause = PAUSE;
     int64_t came = 0;  // when it went to this core; 0: long ago
@@ -193,16 +196,20 @@ struct CoreSearch {
         came = 0;
     }
 
+    // How it went: whether a core to which the thread was on its way for so long is to be kept.
+    static Went judge(int64_t took, const Pace& here, const Pace& there) {
+        if (took > LATE) return Went::LATE;
+        return !is_crowded(there) && there.independent < here.independent - here.independent / 5 ? Went::BETTER : Went::BACK;
+    }
+
     template <class Taken> void look(int64_t now, const Taken& taken) {
         if (now - looked < BETWEEN) return;
         looked = now;
         const Pace here = Pace::measure();
         if (!due(now, is_crowded(here))) return;
         Cores cores;
-        const Went went = change_core(cores, current_core(), last, TRIES, taken, [&] {
-            const Pace there = Pace::measure();
-            return !is_crowded(there) && there.many < here.many - here.many / 5;
-        });
+        const auto judged = [&](int64_t took) { return judge(took, here, Pace::measure()); };
+        const Went went = change_core(cores, current_core(), last, TRIES, taken, judged);
         ended(went, clock_now());
     }
 
@@ -212,6 +219,8 @@ private:
         next = now + pause;
     }
 };
-static CoreSearch searches[64];  // by the numbers of threads; runs beside each other share them, and at worst look less often
+// By the numbers of threads; runs beside each other share them, and at worst look less often.
+inline constexpr int SEARCHES = 64;
+static CoreSearch searches[SEARCHES];
 
 }  // namespace mgx

@@ -207,7 +207,7 @@ inline void choose_core(const Program& g, int tid, int64_t now, int64_t& moved) 
         return false;
     };
     const int mine = note_core(g, tid);
-    CoreSearch& search = searches[tid % 64];
+    CoreSearch& search = searches[tid % SEARCHES];
     if (!contended(now)) return search.look(now, taken);
     search.lost(now);
     int other = 0;
@@ -215,8 +215,7 @@ inline void choose_core(const Program& g, int tid, int64_t now, int64_t& moved) 
     if (other == tid || now - moved < SETTLED) return;
     moved = now;
     Cores cores;
-    int last = -1;
-    change_core(cores, mine, last, 1, taken, [] { return true; });
+    leave_core(cores, mine, taken);
 }
 
 inline void run_steps(Program& g, int tid) {
