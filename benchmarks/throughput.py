@@ -1,8 +1,9 @@
 """python -m benchmarks.throughput: answers a second of many callers at once, of ours and of its peers.
 
-Each engine serves one model in a process of its own, kept to the same cores; so many threads ask, each again as soon as
-it has its answer. Ours is `migraphx.AsyncQueue`, ONNX Runtime one session that all callers run, OpenVINO its throughput
-mode. The engines take turns, one at a time, round after round; medians of the rounds count.
+Each engine serves one model to one number of callers in a process of its own, kept to the same cores, which stays until
+the last turn; so many threads ask, each again as soon as it has its answer. Ours is `migraphx.AsyncQueue`, ONNX Runtime
+one session that all callers run, OpenVINO its throughput mode. The processes take turns, one at a time, round after
+round; medians of the rounds count.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,45 +77,78 @@ def openvino(task: Task, callers: int) -> Iterator[list[Ask]]:
 ENGINES = {f.__name__: f for f in (openmgx, onnxruntime, openvino)}
 
 
-def answers_a_second(asks: list[Ask], seconds: float) -> float:
+def answers_a_second(pool: ThreadPoolExecutor, asks: list[Ask], seconds: float) -> float:
     """Of all callers together, each in a thread of its own."""
-    with ThreadPoolExecutor(len(asks)) as pool:
-        list(pool.map(lambda ask: ask(), asks))
-        begin = time.perf_counter()
-        end = begin + seconds
+    list(pool.map(lambda ask: ask(), asks))
+    begin = time.perf_counter()
+    end = begin + seconds
 
-        def call(ask: Ask) -> int:
-            count = 0
-            while time.perf_counter() < end:
-                ask()
-                count += 1
-            return count
+    def call(ask: Ask) -> int:
+        count = 0
+        while time.perf_counter() < end:
+            ask()
+            count += 1
+        return count
 
-        total = sum(pool.map(call, asks))
-        return total / (time.perf_counter() - begin)
+    total = sum(pool.map(call, asks))
+    return total / (time.perf_counter() - begin)
 
 
-def serve(engine: str, task: Task, callers: int, seconds: float) -> None:
-    """One engine's process: keep to so many cores, take one turn, write its rate."""
+def serve(engine: str, task: Task, callers: int) -> None:
+    """One engine's process: keep to so many cores, then write the rate of a turn for each line of seconds."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task.threads])
-    with ENGINES[engine](task, callers) as asks:
-        print(json.dumps(answers_a_second(asks, seconds)))
+    with ENGINES[engine](task, callers) as asks, ThreadPoolExecutor(callers) as pool:
+        print(json.dumps("ready"), flush=True)
+        for line in sys.stdin:
+            print(json.dumps(answers_a_second(pool, asks, float(line))), flush=True)
 
 
-def rate(engine: str, task: Task, callers: int, seconds: float) -> float:
-    """Answers a second of one turn, in a fresh process."""
-    words = ["--serve", engine, "--folder", str(task.folder), "--models", task.model]
-    words += ["--threads", str(task.threads), "--callers", str(callers), "--seconds", str(seconds)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(task.threads)}
-    time.sleep(REST)
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.throughput", *words],
-        cwd=PROJECT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return json.loads(done.stdout.splitlines()[-1])
+class Server:
+    """One engine's process, which stays from turn to turn."""
+
+    def __init__(self, engine: str, task: Task, callers: int) -> None:
+        words = ["--serve", engine, "--folder", str(task.folder), "--models", task.model]
+        words += ["--threads", str(task.threads), "--callers", str(callers)]
+        environment = os.environ | {"OMP_NUM_THREADS": str(task.threads)}
+        self.log = task.folder / f"{engine}-{callers}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.throughput", *words],
+                cwd=PROJECT, env=environment, stdin=-1, stdout=-1, stderr=log, text=True,
+            )  # fmt: skip
+
+    def read(self) -> Any:
+        """What it writes next; RuntimeError with the end of its log where it died."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            with suppress(ValueError):  # libraries print, too
+                return json.loads(line)
+        raise RuntimeError(self.log.read_text()[-2000:])
+
+    def turn(self, seconds: float) -> float:
+        """Answers a second."""
+        assert self.process.stdin
+        time.sleep(REST)
+        print(seconds, file=self.process.stdin, flush=True)
+        return self.read()
+
+
+@contextmanager
+def servers(task: Task, callers: list[int]) -> Iterator[dict[tuple[int, str], Server]]:
+    """All of them, ready, by number of callers and engine; at most as many start at once as there are cores."""
+    started: dict[tuple[int, str], Server] = {}
+    cases = [(count, engine) for count in callers for engine in ENGINES]
+    try:
+        for begin in range(0, len(cases), os.cpu_count() or 1):
+            some = cases[begin:][: os.cpu_count() or 1]
+            started |= {(count, engine): Server(engine, task, count) for count, engine in some}
+            for case in some:
+                started[case].read()
+        yield started
+    finally:
+        for server in started.values():
+            server.process.communicate()
 
 
 def measure(model: str, given: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -124,13 +158,14 @@ def measure(model: str, given: argparse.Namespace) -> dict[str, dict[str, float]
         options: Any = argparse.Namespace(threads=given.threads, batch=1)
         prepare = [*worker_command("prepare", model, task.folder, options), "--onnx"]
         subprocess.run(prepare, check=True, cwd=PROJECT, stdout=subprocess.DEVNULL)
-        rates: dict[str, dict[str, list[float]]] = {c: {e: [] for e in ENGINES} for c in given.callers.split(",")}
-        for round_ in range(given.rounds):
-            say(f"{model}: round {round_ + 1} of {given.rounds}")
-            for callers, engines in rates.items():
-                for engine, found in engines.items():
-                    found.append(rate(engine, task, int(callers), given.seconds))
-    return {c: {e: statistics.median(found) for e, found in engines.items()} for c, engines in rates.items()}
+        callers = [int(count) for count in given.callers.split(",")]
+        with servers(task, callers) as ready:
+            rates: dict[tuple[int, str], list[float]] = {case: [] for case in ready}
+            for round_ in range(given.rounds):
+                say(f"{model}: round {round_ + 1} of {given.rounds}")
+                for case, server in ready.items():
+                    rates[case].append(server.turn(given.seconds))
+    return {str(c): {e: statistics.median(rates[c, e]) for e in ENGINES} for c in callers}
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -157,18 +192,19 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
-        serve(given.serve, Task(given.models, given.folder, given.threads), int(given.callers), given.seconds)
+        serve(given.serve, Task(given.models, given.folder, given.threads), int(given.callers))
         return
-    models = {model: measure(model, given) for model in given.models.split(",")}
     result = {
         "command": shlex.join(["python", "-m", "benchmarks.throughput", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": describe(),
         "threads": given.threads,
-        "models": models,
+        "models": {},
     }
-    if given.output:
-        given.output.write_text(dumps(result))
+    for model in given.models.split(","):
+        result["models"][model] = measure(model, given)
+        if given.output:
+            given.output.write_text(dumps(result))
     print(markdown(result))
 
 

@@ -1,15 +1,28 @@
 """python -m benchmarks.throughput, without its peers."""
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 
-from benchmarks.throughput import ENGINES, answers_a_second, markdown
+import pytest
+
+from benchmarks.engines import Task
+from benchmarks.throughput import ENGINES, Server, answers_a_second, markdown
 from tests.limits import HANG
 
 
 def test_callers_ask_at_the_same_time() -> None:
     together = Barrier(3)
-    rates = answers_a_second([lambda: together.wait(HANG)] * 3, 0.0)
+    with ThreadPoolExecutor(3) as pool:
+        rates = answers_a_second(pool, [lambda: together.wait(HANG)] * 3, 0.0)
     assert rates == 0.0  # after the first answers no time was left
+
+
+def test_a_process_that_dies_says_why(tmp_path: Path) -> None:
+    server = Server("openmgx", Task("mobilenet_v2", tmp_path, 1), 1)  # there is no model
+    with pytest.raises(RuntimeError, match=r"model\.onnx"):
+        server.read()
+    server.process.communicate()
 
 
 def test_the_table_compares_with_the_best_peer() -> None:
