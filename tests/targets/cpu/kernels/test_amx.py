@@ -13,21 +13,9 @@ from tests.tolerances import SPLIT, assert_close, assert_each
 
 SOURCE = r"""
 #include "conv.hpp"
+#include "parallel.hpp"
 #include "put.hpp"
-#include <cstdlib>
-#include <omp.h>
 using namespace mgx;
-template <class F> void parallel(int threads, int64_t bytes, F f) {
-#pragma omp parallel num_threads(threads)
-    {
-        char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes) + 64));
-        __builtin_memset(scratch, 0x7b, round64(bytes) + 64);
-        f(Team{omp_get_thread_num(), threads}, scratch);
-        for (int64_t i = bytes; i < round64(bytes) + 64; ++i)
-            if (scratch[i] != 0x7b) __builtin_trap();
-        free(scratch);
-    }
-}
 extern "C" {
 int columns() { return NR; }
 #if defined(MGX_AMX)

@@ -12,21 +12,12 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "attention.hpp"
-#include <cstdlib>
-#include <omp.h>
+#include "parallel.hpp"
 using namespace mgx;
 template <class T, class M>
 void run(const Attention* p, const T* q, const T* k, const T* v, const M* mask, T* out, int threads) {
-#pragma omp parallel num_threads(threads)
-    {
-        const int64_t bytes = attention_scratch<T>(*p);
-        char* s = static_cast<char*>(aligned_alloc(64, (bytes + 127) / 64 * 64));
-        __builtin_memset(s, 0xff, bytes);  // NaN
-        s[bytes] = 42;
-        attention(Team{omp_get_thread_num(), threads}, *p, q, k, v, mask, out, s);
-        if (s[bytes] != 42) abort();
-        free(s);
-    }
+    const auto share = [&](const Team& t, char* scratch) { attention(t, *p, q, k, v, mask, out, scratch); };
+    parallel(threads, attention_scratch<T>(*p), share);
 }
 #define RUN(NAME, T, M) \
     extern "C" void NAME(const Attention* p, const T* q, const T* k, const T* v, const M* m, T* o, int n) \
@@ -60,7 +51,7 @@ def run(
     v: np.ndarray,
     mask: np.ndarray | None = None,
     name: str = "float_float",
-    threads: int = 2,
+    threads: int = 3,
     **options: Any,
 ) -> np.ndarray:
     """q [B, H, Lq, D], k [B, G, Lk, D], v [B, G, Lk, E] in any layout with a contiguous last dimension."""

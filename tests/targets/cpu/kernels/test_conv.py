@@ -15,23 +15,13 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "conv.hpp"
+#include "parallel.hpp"
 #include "put.hpp"
-#include <cstdlib>
-#include <omp.h>
 using namespace mgx;
 template <class T, class TA> void run(const Conv* c, const void* x, const void* w, void* y, int threads) {
-#pragma omp parallel num_threads(threads)
-    {
-        const int64_t bytes = round64(conv_scratch(*c, sizeof(TA)));
-        char* scratch = static_cast<char*>(aligned_alloc(64, bytes + 64));
-        __builtin_memset(scratch, 0x7b, bytes + 64);
-        const Team team{omp_get_thread_num(), threads};
-        const Put<T> put{static_cast<T*>(y), c->oc};
-        conv<T>(team, *c, static_cast<const TA*>(x), static_cast<const TA*>(w), put, scratch);
-        for (int i = 0; i < 64; ++i)
-            if (scratch[bytes + i] != 0x7b) __builtin_trap();
-        free(scratch);
-    }
+    parallel(threads, conv_scratch(*c, sizeof(TA)), [&](const Team& t, char* s) {
+        conv<T>(t, *c, static_cast<const TA*>(x), static_cast<const TA*>(w), Put<T>{static_cast<T*>(y), c->oc}, s);
+    });
 }
 extern "C" {
 int columns() { return NR; }

@@ -13,7 +13,7 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "depthwise.hpp"
-#include <omp.h>
+#include "parallel.hpp"
 using namespace mgx;
 struct Put {  // y = conv + bias, as generated code does it
     float* y; const float* bias; int64_t c;
@@ -24,9 +24,7 @@ struct Put {  // y = conv + bias, as generated code does it
 };
 template <bool ALL, class TX, class TW>
 void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float* y, int kind, int threads) {
-#pragma omp parallel num_threads(threads)
-    {
-        const Team t{omp_get_thread_num(), threads};
+    parallel(threads, 0, [&](const Team& t, char*) {
         const Put put{y, bias, p->c};
 #define KIND(K, S) \
     if (kind == K * 100 + S * 10 + 7) depthwise<K, S, 7>(t, *p, x, w, put); \
@@ -38,7 +36,7 @@ void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float*
             KIND(3, 1) KIND(5, 2)
             if constexpr (ALL) { KIND(0, 0) KIND(3, 2) KIND(5, 1) KIND(7, 1) KIND(7, 2) }
         }
-    }
+    });
 }
 #define RUN(NAME, ALL, TX, TW) \
     extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int kind, int n) \
@@ -46,14 +44,12 @@ void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float*
 extern "C" int lanes() { return LANES; }
 extern "C" void run_groups(
     const Depthwise* p, const float* x, const float* w, const float* bias, float* y, int kind, int threads) {
-#pragma omp parallel num_threads(threads)
-    {
-        const Team t{omp_get_thread_num(), threads};
+    parallel(threads, 0, [&](const Team& t, char*) {
         const Put put{y, bias, p->c};
         if (kind == 2) depthwise<0, 0, 7, 2>(t, *p, x, w, put);
         if (kind == 314) depthwise<3, 1, 7, 4>(t, *p, x, w, put);
         if constexpr (LANES >= 8) if (kind == 328) depthwise<3, 2, 8, 8>(t, *p, x, w, put);
-    }
+    });
 }
 RUN(run_float, true, float, float)
 RUN(run_half, false, half, half)
@@ -101,7 +97,7 @@ def _check(
     k, s, tile = params.special
     p, arrays = (ctypes.c_int64 * len(numbers))(*numbers.values), (stored, weights, bias, out.array)
     name, kinds = (f"run_{kind}", 100 * k + 10 * s + tile) if group == 1 else ("run_groups", int(f"{k}{s}{group}"))
-    compile_snippet(SOURCE, isa)[name](p, *map(pointer, arrays), kinds, 2)
+    compile_snippet(SOURCE, isa)[name](p, *map(pointer, arrays), kinds, 3)
     out.check()
     assert_close(out.array, want.numpy(), np.float32, scale=float(np.prod(kernel) * group) ** 0.5)
 

@@ -21,22 +21,12 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "gemm.hpp"
+#include "parallel.hpp"
 #include "put.hpp"
-#include <cstdlib>
-#include <omp.h>
 using namespace mgx;
 template <class T> struct Short : Put<T> {  // what is written into the kernels of whole tiles
     static constexpr bool in_registers = true;
 };
-template <class F> void parallel(int threads, int64_t bytes, F f) {
-#pragma omp parallel num_threads(threads)
-    {
-        char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes)));
-        __builtin_memset(scratch, 0x7b, bytes);
-        f(Team{omp_get_thread_num(), threads}, scratch);
-        free(scratch);
-    }
-}
 template <class T, class TA, class TB, template <class> class To = Put>
 void dot(const Gemm* g, const void* a, const void* b, void* c, int64_t ldc, int threads) {
     parallel(threads, GEMM_SCRATCH, [&](const Team& t, char* s) {

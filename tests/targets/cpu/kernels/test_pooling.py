@@ -11,18 +11,13 @@ from tests.targets.cpu.kernels.harness import ISAS, Guarded, compile_snippet, po
 from tests.tolerances import assert_close
 
 SOURCE = r"""
+#include "parallel.hpp"
 #include "pooling.hpp"
-#include <omp.h>
+#include "put.hpp"
 using namespace mgx;
-template <class A> struct Put {
-    A* y; int64_t c;
-    void operator()(int64_t r, int64_t j, vec<A> v) const { store(y + r * c + j, v); }
-    void operator()(int64_t r, int64_t j, vec<A> v, int n) const { store_n(y + r * c + j, v, n); }
-};
 template <class Kind, class T> void run(const Pool* p, const T* x, void* y, int threads) {
     using A = pooling::Sum<T>;
-#pragma omp parallel num_threads(threads)
-    pool<Kind>(Team{omp_get_thread_num(), threads}, *p, x, Put<A>{static_cast<A*>(y), p->c});
+    parallel(threads, 0, [&](const Team& t, char*) { pool<Kind>(t, *p, x, Put<A>{static_cast<A*>(y), p->c}); });
 }
 #define RUN(NAME, KIND, T) \
     extern "C" void NAME(const Pool* p, const T* x, void* y, int threads) { run<KIND>(p, x, y, threads); }

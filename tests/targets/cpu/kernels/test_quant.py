@@ -13,19 +13,9 @@ from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "winograd_words.hpp"
+#include "parallel.hpp"
 #include "put.hpp"
-#include <cstdlib>
-#include <omp.h>
 using namespace mgx;
-template <class F> void parallel(int threads, int64_t bytes, F f) {
-#pragma omp parallel num_threads(threads)
-    {
-        char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes)));
-        __builtin_memset(scratch, 0xff, bytes);  // NaN, read as bf16
-        f(Team{omp_get_thread_num(), threads}, scratch);
-        free(scratch);
-    }
-}
 template <class S, class T = sum_t<S>>
 void dot(const Gemm* g, const void* a, const T* b, T* c, int64_t ldc, int threads) {
     parallel(threads, GEMM_SCRATCH, [&](const Team& t, char* s) {

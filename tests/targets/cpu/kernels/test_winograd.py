@@ -14,27 +14,19 @@ from tests.tolerances import relative_error
 
 SOURCE = r"""
 #include "winograd.hpp"
+#include "parallel.hpp"
 #include "put.hpp"
-#include <cstdlib>
-#include <omp.h>
 using namespace mgx;
 extern "C" {
 int columns() { return NR; }
 void run(const Conv* c, const float* x, const float* u, float* y, int threads, bool taps) {
-#pragma omp parallel num_threads(threads)
-    {
-        const int64_t bytes = taps ? winograd_of_taps_scratch(*c) : winograd_scratch(*c);
-        char* scratch = static_cast<char*>(aligned_alloc(64, bytes + 64));
-        __builtin_memset(scratch, 0x7b, bytes + 64);
-        const Team team{omp_get_thread_num(), threads};
+    const int64_t bytes = taps ? winograd_of_taps_scratch(*c) : winograd_scratch(*c);
+    parallel(threads, bytes, [&](const Team& t, char* s) {
         if (taps)
-            winograd_of_taps(team, *c, x, u, Put{y, c->oc}, scratch);
+            winograd_of_taps(t, *c, x, u, Put{y, c->oc}, s);
         else
-            winograd(team, *c, x, u, Put{y, c->oc}, scratch);
-        for (int i = 0; i < 64; ++i)
-            if (scratch[bytes + i] != 0x7b) __builtin_trap();
-        free(scratch);
-    }
+            winograd(t, *c, x, u, Put{y, c->oc}, s);
+    });
 }
 }
 """

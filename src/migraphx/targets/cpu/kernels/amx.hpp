@@ -433,8 +433,9 @@ template <class S> inline double parts_cost(int64_t pairs, int64_t panels, int64
     return parts * products + splits * double(pairs) * SPLIT_A;
 }
 
-// A thread that is ahead waits for about half a part of another one's, now and then: so much of a part counts.
-inline constexpr double WAITING = 0.25;
+// A thread that is ahead waits for about half a part of another one's, now and then, and of many threads one is always
+// behind: so much of a part counts.
+inline double waiting(const Team& team) { return team.threads() < MANY_THREADS ? 0.25 : 1.0; }
 
 // A part of a thread's share of rows x panels. Where all the parts that there may be would cost more than their balance is
 // worth, some are empty.
@@ -447,7 +448,7 @@ template <class S> inline Grid part_of(const Grid& share, const Team& team, int6
     for (int r = 1; r == 1 || (r <= team.parts && 2 * r <= pairs); ++r)
         for (int c = 1; c == 1 || (r * c <= team.parts && 2 * c <= panels); ++c) {
             const double all = parts_cost<S>(ceil_div(pairs, r), ceil_div(panels, c), chunks, r * c, c);
-            const double cost = all * (1 + WAITING / (r * c));
+            const double cost = all * (1 + waiting(team) / (r * c));
             if (cost < best) best = cost, rows = r, cols = c;
         }
     const int part = team.tid % team.parts;

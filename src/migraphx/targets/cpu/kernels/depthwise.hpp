@@ -265,7 +265,7 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
     const int64_t wide = dw::chunk_channels(p, sizeof(TX));
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
     const int64_t lines = p.n * p.out[0] * p.out[1], pixels = p.n * p.in[0] * p.in[1] * p.in[2];
-    const bool by_rows = pixels >= dw::LEAST_PIXELS * team.size;
+    const bool by_rows = pixels >= dw::LEAST_PIXELS * team.threads();
     const Range rows = by_rows ? team.share(lines) : Range{0, lines};
     const Range columns = by_rows ? Range{0, p.c} : team.share(p.c, 2 * LANES);
     const bool borders = dw::has_borders<K, S, TILE>(p);

@@ -65,13 +65,16 @@ inline const Step* steps_of(const int64_t* table) { return at<Step>(table, 2 + t
 
 inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024, MOST_PARTS = 1 << 18;
 
-// Nanoseconds of work of one thread. Longer parts: nobody would look whether the run is to end. From BALANCED on a share
+// Nanoseconds of work of one thread. Longer parts: nobody would look whether the run is to end. A longer share
 // comes in parts, so that a thread that is ahead can take some of another's: cores that others share differ in speed from
-// moment to moment, by a third on a Zen 3, where parts of a millisecond left products 8 to 15 % slower. Of coarse kernels
-// parts are longer and fewer. A kernel of up to LITTLE is not worth a word to the others, one of up to WAKING is not worth
-// waking who sleeps.
-inline constexpr int64_t BALANCED = 250'000, BALANCED_COARSE = 1'000'000;
-inline constexpr int FEW_PARTS = 16, FEW_COARSE = 4;
+// moment to moment, by a third on a Zen 3, where parts of a millisecond left products 8 to 15 % slower. Of many threads
+// all wait for the slowest at each kernel, so that their parts are shorter. Of coarse kernels parts are longer and fewer.
+// A kernel of up to LITTLE is not worth a word to the others, one of up to WAKING is not worth waking who sleeps.
+struct Balance {
+    int64_t longest;  // that a part is while there are
+    int few;          // parts or less
+};
+inline constexpr Balance BALANCE{250'000, 16}, COARSE{1'000'000, 4}, MANY{25'000, 8}, MANY_COARSE{100'000, 2};
 inline constexpr int64_t LONGEST = 5'000'000, LITTLE = 2'000, WAKING = 60'000;
 inline constexpr int64_t SETTLED = 2'000'000;  // ns that a thread stays on the core that it went to
 
@@ -115,11 +118,11 @@ inline int64_t follow(Program& g, int64_t n) {
 }
 
 inline int64_t parts_of(const Program& g, const Step& s, int threads) {
-    const bool coarse = g.kernels[s.kernel].coarse;
-    const int64_t few = threads == 1 ? 1 : coarse ? FEW_COARSE : FEW_PARTS;
-    const int64_t balanced = coarse ? BALANCED_COARSE : BALANCED, share = s.work / threads;
+    const bool coarse = g.kernels[s.kernel].coarse, many = threads >= MANY_THREADS;
+    const Balance to = threads == 1 ? Balance{LONGEST, 1} : many ? (coarse ? MANY_COARSE : MANY) : coarse ? COARSE : BALANCE;
+    const int64_t share = s.work / threads;
     int64_t parts = 1;  // a power of two: a matrix divides well among so many
-    while (parts < MOST_PARTS && share / parts > (parts < few ? balanced : LONGEST)) parts *= 2;
+    while (parts < MOST_PARTS && share / parts > (parts < to.few ? to.longest : LONGEST)) parts *= 2;
     return parts;
 }
 

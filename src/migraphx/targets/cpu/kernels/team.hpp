@@ -40,6 +40,9 @@ struct Kept {
     }
 };
 
+// So many threads are on unlike cores: somebody uses the SMT sibling of one, or one is clocked lower.
+inline constexpr int MANY_THREADS = 3;
+
 struct Team {
     int tid, size;
     Stop* stop = nullptr;  // where not null: what ends the run
@@ -47,13 +50,18 @@ struct Team {
     Kept* kept = nullptr;  // where not null: what this thread's part before has left
     int parts = 1;         // of each thread's share: this is part tid % parts of that of thread tid / parts
 
-    Range share(int64_t total, int64_t grain = 1) const { return split(total, grain, tid, size); }
+    // A part has some of what its thread has: this is the same in however many parts it comes.
+    Range share(int64_t total, int64_t grain = 1) const {
+        const Range all = split(total, grain, tid / parts, threads()), own = split(all.size(), grain, tid % parts, parts);
+        return {all.begin + own.begin, all.begin + own.end};
+    }
+    int threads() const { return size / parts; }
 
     // As the i-th of `count` parts of this thread's share: shares of a team that is `count` times as large, side by side,
-    // so that a thread has the same rows in however many parts they come, and finds them in the cache of its own core.
+    // so that a thread finds what it has in the cache of its own core.
     Team part(int i, int count) const { return {tid * count + i, size * count, stop, caller, kept, parts * count}; }
     // As the thread whose share this is a part of, with all of it.
-    Team whole() const { return {tid / parts, size / parts, stop, caller, kept}; }
+    Team whole() const { return {tid / parts, threads(), stop, caller, kept}; }
     // As a team of its own, which takes all.
     Team alone() const { return {0, 1, stop, caller}; }
 
