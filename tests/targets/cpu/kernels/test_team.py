@@ -10,12 +10,21 @@ from migraphx.targets.cpu.headers import constant
 from tests.targets.cpu.kernels.harness import compile_snippet
 
 SOURCE = r"""
+#include "engine.hpp"
 #include "program.hpp"
+#include <initializer_list>
 using namespace mgx;
 extern "C" void share(int64_t total, int64_t grain, int threads, int count, int64_t* bounds) {
     for (int i = 0; i < threads * count; ++i) {
         const Range r = Team{i / count, threads}.part(i % count, count).share(total, grain);
         *bounds++ = r.begin, *bounds++ = r.end;
+    }
+}
+extern "C" void cells(int64_t rows, int64_t panels, int64_t depth, int threads, int count, int64_t* bounds) {
+    for (int i = 0; i < threads * count; ++i) {
+        const Team team{i / count, threads}, part = team.part(i % count, count);
+        const Grid g = divide(part, rows, panels, depth);
+        for (const Range r : {g.rows, g.panels}) *bounds++ = r.begin, *bounds++ = r.end;
     }
 }
 extern "C" int64_t parts(int64_t work, int threads, bool coarse) {
@@ -47,6 +56,23 @@ def test_parts_are_what_their_thread_has(grain: int) -> None:
         assert np.array_equal(begins[:, 0], whole[:, 0]) and np.array_equal(ends[:, -1], whole[:, 1])
         grains = -(-(ends - begins) // grain)
         assert (np.ptp(grains, axis=1) <= 1).all()
+
+
+def _cells(rows: int, panels: int, threads: int, count: int) -> np.ndarray:
+    """Which part of all computes each row of each panel; none computes what another one does."""
+    bounds, owner = np.zeros((threads * count, 4), np.int64), np.full((rows, panels), -1)
+    size = map(ctypes.c_int64, (rows, panels, 300))
+    compile_snippet(SOURCE).cells(*size, threads, count, ctypes.c_void_p(bounds.ctypes.data))
+    for i, (top, bottom, left, right) in enumerate(bounds):
+        assert (owner[top:bottom, left:right] == -1).all()
+        owner[top:bottom, left:right] = i
+    return owner
+
+
+def test_parts_of_a_product_are_what_their_thread_has() -> None:
+    for rows, panels, threads, count in product((1, 49, 200), (1, 12, 64), (1, 2, 3, 8), (1, 2, 8)):
+        owner = _cells(rows, panels, threads, count)
+        assert (owner >= 0).all() and np.array_equal(owner // count, _cells(rows, panels, threads, 1))
 
 
 def _parts(share: int, threads: int, coarse: bool = False) -> int:

@@ -336,26 +336,41 @@ template <class T, class TA, class TB> struct Engine {
     const void* operand = nullptr;  // where A lies, which tells it from others that a kernel reads; null: nobody may keep it
 };
 
-// How the threads divide rows x panels: a grid of tm x tn, cheapest in arithmetic plus operand traffic, a depth of
-// `depth` each. Threads that take whole rows find what they read of A where they wrote it, in the cache of their own
-// core, as does whoever reads the result by rows; of columns most of both comes from other cores, which counts again.
+// Rows x panels of the result that somebody computes.
 struct Grid {
     Range rows, panels;
     const Team& team;
 };
-inline Grid divide(const Team& team, int64_t rows, int64_t panels, int64_t depth) {
+
+// The i-th of `count` cells of a grid of tm x tn that is cheapest in arithmetic plus operand traffic. Of columns most of
+// both operands comes from other cores, where these are those of threads: so much of it counts again.
+inline Grid cell(const Grid& grid, int i, int count, double from_others) {
+    const int64_t rows = grid.rows.size(), panels = grid.panels.size();
     int best = 1;
     double cost = 1e300;
-    for (int tm = 1; tm <= team.size; ++tm) {
-        if (team.size % tm) continue;
-        const int tn = team.size / tm;
+    for (int tm = 1; tm <= count; ++tm) {
+        if (count % tm) continue;
+        const int tn = count / tm;
         const double r = double(ceil_div(rows, tm)), c = double(ceil_div(panels, tn) * NR);
-        const double foreign = (r + r * c / double(depth > 0 ? depth : 1)) * (tn - 1) / tn;
+        const double foreign = (from_others > 0 ? r + r * c * from_others : 0) * (tn - 1) / tn;
         const double t = r * c / (2 * LANES) + r + c + foreign;
         if (t < cost) cost = t, best = tm;
     }
-    const int tn = team.size / best;
-    return {split(rows, 1, team.tid / tn, best), split(panels, 1, team.tid % tn, tn), team};
+    const int tn = count / best;
+    const Range r = split(rows, 1, i / tn, best), p = split(panels, 1, i % tn, tn);
+    return {
+        {grid.rows.begin + r.begin, grid.rows.begin + r.end},
+        {grid.panels.begin + p.begin, grid.panels.begin + p.end},
+        grid.team};
+}
+
+// How the threads divide rows x panels of a depth, and each of them its share into parts, which read again what the
+// thread has in the cache of its core. Threads that take whole rows find what they read of A where they wrote it, as
+// does whoever reads the result by rows.
+inline Grid divide(const Team& team, int64_t rows, int64_t panels, int64_t depth) {
+    const double from_others = 1.0 / double(depth > 0 ? depth : 1);
+    const Grid share = cell({{0, rows}, {0, panels}, team}, team.tid / team.parts, team.threads(), from_others);
+    return cell(share, team.tid % team.parts, team.parts, 0);
 }
 
 // The depth in passes: whole segments together, or pieces of one segment where that is deep.
