@@ -92,31 +92,22 @@ def worker_command(engine: str, model: str, folder: Path, options: Options) -> l
 class Worker:
     """One engine's process; a line to it is a turn, a line from it a JSON object."""
 
-    def __init__(self, engine: str, model: str, folder: Path, options: Options) -> None:
-        cache = folder / "cache" / engine
-        cache.mkdir(parents=True, exist_ok=True)
-        environment = os.environ | {
-            "OMP_NUM_THREADS": str(options.threads),
-            "OPENMGX_CACHE": str(cache / "openmgx"),
-            "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
-            "TMPDIR": str(cache),
-            **ISAS[options.isa],
-        }
-        command = worker_command(engine, model, folder, options)
-        self.log = folder / f"{engine}.log"
-        with self.log.open("a") as log:
+    def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
+        self.log = log
+        with log.open("a") as file:
             self.process = subprocess.Popen(
-                command, stdin=-1, stdout=-1, stderr=log, text=True, cwd=PROJECT, env=environment
+                command, stdin=-1, stdout=-1, stderr=file, text=True, cwd=PROJECT, env=os.environ | environment
             )
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> Any:
         """The next object; RuntimeError with the end of the log when the process died."""
         assert self.process.stdout
         if line := self.process.stdout.readline():
             return json.loads(line)
+        self.process.wait()  # until then it writes why it ends
         raise RuntimeError(self.log.read_text()[-2000:])
 
-    def turn(self, seconds: float) -> dict[str, Any]:
+    def turn(self, seconds: float) -> Any:
         """One timed turn."""
         assert self.process.stdin
         print(seconds, file=self.process.stdin, flush=True)
@@ -133,13 +124,27 @@ def engines_of(model: str, peers: list[str]) -> list[str]:
     return [*peers, *also]
 
 
+def start(engine: str, model: str, folder: Path, options: Options) -> Worker:
+    """A process of worker.py, with caches that later ones of the same engine find."""
+    cache = folder / "cache" / engine
+    cache.mkdir(parents=True, exist_ok=True)
+    environment = {
+        "OMP_NUM_THREADS": str(options.threads),
+        "OPENMGX_CACHE": str(cache / "openmgx"),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TMPDIR": str(cache),
+        **ISAS[options.isa],
+    }
+    return Worker(worker_command(engine, model, folder, options), folder / f"{engine}.log", environment)
+
+
 def start_engine(engine: str, model: str, folder: Path, options: Options) -> tuple[Worker, dict[str, Any]]:
     """Cold process, then the warm one, which stays; their reports."""
     with alone(options.lock):
-        cold = Worker(engine, model, folder, options)
+        cold = start(engine, model, folder, options)
         first = cold.read()
         cold.stop()
-        warm = Worker(engine, model, folder, options)
+        warm = start(engine, model, folder, options)
         second = warm.read()
     report = {
         "cold_first_answer_s": first["first"],

@@ -17,14 +17,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.__main__ import PROJECT, REST, dumps, say, worker_command
+from benchmarks.__main__ import PROJECT, REST, Worker, dumps, say, worker_command
 from benchmarks.engines import MODEL, Task, load_inputs
 from benchmarks.machine import describe
 from benchmarks.models import CASES
+from benchmarks.worker import own_output
 
 Ask = Callable[[], Any]
 
@@ -98,57 +99,36 @@ def serve(engine: str, task: Task, callers: int) -> None:
     """One engine's process: keep to so many cores, then write the rate of a turn for each line of seconds."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task.threads])
+    out = own_output()
     with ENGINES[engine](task, callers) as asks, ThreadPoolExecutor(callers) as pool:
-        print(json.dumps("ready"), flush=True)
+        print(json.dumps("ready"), file=out, flush=True)
         for line in sys.stdin:
-            print(json.dumps(answers_a_second(pool, asks, float(line))), flush=True)
+            print(json.dumps(answers_a_second(pool, asks, float(line))), file=out, flush=True)
 
 
-class Server:
-    """One engine's process, which stays from turn to turn."""
-
-    def __init__(self, engine: str, task: Task, callers: int) -> None:
-        words = ["--serve", engine, "--folder", str(task.folder), "--models", task.model]
-        words += ["--threads", str(task.threads), "--callers", str(callers)]
-        environment = os.environ | {"OMP_NUM_THREADS": str(task.threads)}
-        self.log = task.folder / f"{engine}-{callers}.log"
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.throughput", *words],
-                cwd=PROJECT, env=environment, stdin=-1, stdout=-1, stderr=log, text=True,
-            )  # fmt: skip
-
-    def read(self) -> Any:
-        """What it writes next; RuntimeError with the end of its log where it died."""
-        assert self.process.stdout
-        for line in self.process.stdout:
-            with suppress(ValueError):  # libraries print, too
-                return json.loads(line)
-        raise RuntimeError(self.log.read_text()[-2000:])
-
-    def turn(self, seconds: float) -> float:
-        """Answers a second."""
-        assert self.process.stdin
-        time.sleep(REST)
-        print(seconds, file=self.process.stdin, flush=True)
-        return self.read()
+def start(engine: str, task: Task, callers: int) -> Worker:
+    """A process that serves so many callers."""
+    words = ["--serve", engine, "--folder", str(task.folder), "--models", task.model]
+    words += ["--threads", str(task.threads), "--callers", str(callers)]
+    command = [sys.executable, "-m", "benchmarks.throughput", *words]
+    return Worker(command, task.folder / f"{engine}-{callers}.log", {"OMP_NUM_THREADS": str(task.threads)})
 
 
 @contextmanager
-def servers(task: Task, callers: list[int]) -> Iterator[dict[tuple[int, str], Server]]:
+def servers(task: Task, callers: list[int]) -> Iterator[dict[tuple[int, str], Worker]]:
     """All of them, ready, by number of callers and engine; at most as many start at once as there are cores."""
-    started: dict[tuple[int, str], Server] = {}
+    started: dict[tuple[int, str], Worker] = {}
     cases = [(count, engine) for count in callers for engine in ENGINES]
     try:
         for begin in range(0, len(cases), os.cpu_count() or 1):
             some = cases[begin:][: os.cpu_count() or 1]
-            started |= {(count, engine): Server(engine, task, count) for count, engine in some}
+            started |= {(count, engine): start(engine, task, count) for count, engine in some}
             for case in some:
                 started[case].read()
         yield started
     finally:
         for server in started.values():
-            server.process.communicate()
+            server.stop()
 
 
 def measure(model: str, given: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -164,6 +144,7 @@ def measure(model: str, given: argparse.Namespace) -> dict[str, dict[str, float]
             for round_ in range(given.rounds):
                 say(f"{model}: round {round_ + 1} of {given.rounds}")
                 for case, server in ready.items():
+                    time.sleep(REST)
                     rates[case].append(server.turn(given.seconds))
     return {str(c): {e: statistics.median(rates[c, e]) for e in ENGINES} for c in callers}
 

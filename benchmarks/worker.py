@@ -73,6 +73,13 @@ def serve(run: Run, report: dict[str, Any], out: TextIO) -> None:
         print(json.dumps(turn(run, float(line)) | {"peak_rss": peak_rss()}), file=out, flush=True)
 
 
+def own_output() -> TextIO:
+    """Standard output for our JSON alone: what libraries print there goes to standard error from now on."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return out
+
+
 def main() -> None:
     """Entry point: see __main__.py for the arguments' meaning."""
     parser = argparse.ArgumentParser()
@@ -85,9 +92,7 @@ def main() -> None:
     parser.add_argument("--int8", action="store_true")
     arguments = parser.parse_args()
     task = Task(arguments.model, arguments.folder, arguments.threads, arguments.batch)
-    # Libraries print on standard output: keep the real one for our JSON and send theirs to standard error.
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    out = own_output()
     if arguments.engine == "prepare":
         prepare(task, arguments.onnx)
         if arguments.int8:

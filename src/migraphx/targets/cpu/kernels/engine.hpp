@@ -342,9 +342,9 @@ struct Grid {
     const Team& team;
 };
 
-// The i-th of `count` cells of a grid of tm x tn that is cheapest in arithmetic plus operand traffic. Of columns most of
-// both operands comes from other cores, where these are those of threads: so much of it counts again.
-inline Grid cell(const Grid& grid, int i, int count, double from_others) {
+// The i-th of `count` cells of a grid of tm x tn that is cheapest in arithmetic plus operand traffic. Of columns most of A
+// and of the result, of this depth, comes from other cores, which counts again; a depth of 0: the cells are one core's.
+inline Grid cell(const Grid& grid, int i, int count, int64_t depth) {
     const int64_t rows = grid.rows.size(), panels = grid.panels.size();
     int best = 1;
     double cost = 1e300;
@@ -352,7 +352,7 @@ inline Grid cell(const Grid& grid, int i, int count, double from_others) {
         if (count % tm) continue;
         const int tn = count / tm;
         const double r = double(ceil_div(rows, tm)), c = double(ceil_div(panels, tn) * NR);
-        const double foreign = (from_others > 0 ? r + r * c * from_others : 0) * (tn - 1) / tn;
+        const double foreign = depth ? (r + r * c / double(depth)) * (tn - 1) / tn : 0;
         const double t = r * c / (2 * LANES) + r + c + foreign;
         if (t < cost) cost = t, best = tm;
     }
@@ -368,8 +368,7 @@ inline Grid cell(const Grid& grid, int i, int count, double from_others) {
 // thread has in the cache of its core. Threads that take whole rows find what they read of A where they wrote it, as
 // does whoever reads the result by rows.
 inline Grid divide(const Team& team, int64_t rows, int64_t panels, int64_t depth) {
-    const double from_others = 1.0 / double(depth > 0 ? depth : 1);
-    const Grid share = cell({{0, rows}, {0, panels}, team}, team.tid / team.parts, team.threads(), from_others);
+    const Grid share = cell({{0, rows}, {0, panels}, team}, team.tid / team.parts, team.threads(), depth > 0 ? depth : 1);
     return cell(share, team.tid % team.parts, team.parts, 0);
 }
 

@@ -363,9 +363,10 @@ template <class Epi>
 inline void winograd_of_taps(
     const Team& team, const Conv& c, const float* x, const float* taps, const Epi& epi, char* scratch) {
     const int64_t all = winograd_tiles(c), panels = ceil_div(c.oc, NR), most = least(TAPS_TILES, all);
-    const bool whole = panels >= team.threads();  // else some transform the same weights, and parts would, too
+    const Team thread = team.whole();
+    const bool whole = panels >= thread.size;  // else some transform the same weights, and parts would, too
     if (!whole && team.tid % team.parts) return;
-    const Grid grid = whole ? Grid{{0, all}, team.share(panels), team} : divide(team.whole(), all, panels, c.ic);
+    const Grid grid = whole ? Grid{{0, all}, team.share(panels), team} : divide(thread, all, panels, c.ic);
     const int64_t total = grid.rows.size();
     if (total == 0 || grid.panels.size() == 0) return;
     float* zeros = reinterpret_cast<float*>(scratch);
