@@ -124,7 +124,7 @@ def engines_of(model: str, peers: list[str]) -> list[str]:
     return [*peers, *also]
 
 
-def start(engine: str, model: str, folder: Path, options: Options) -> Worker:
+def start_worker(engine: str, model: str, folder: Path, options: Options) -> Worker:
     """A process of worker.py, with caches that later ones of the same engine find."""
     cache = folder / "cache" / engine
     cache.mkdir(parents=True, exist_ok=True)
@@ -141,10 +141,10 @@ def start(engine: str, model: str, folder: Path, options: Options) -> Worker:
 def start_engine(engine: str, model: str, folder: Path, options: Options) -> tuple[Worker, dict[str, Any]]:
     """Cold process, then the warm one, which stays; their reports."""
     with alone(options.lock):
-        cold = start(engine, model, folder, options)
+        cold = start_worker(engine, model, folder, options)
         first = cold.read()
         cold.stop()
-        warm = start(engine, model, folder, options)
+        warm = start_worker(engine, model, folder, options)
         second = warm.read()
     report = {
         "cold_first_answer_s": first["first"],

@@ -106,7 +106,7 @@ def serve(engine: str, task: Task, callers: int) -> None:
             print(json.dumps(answers_a_second(pool, asks, float(line))), file=out, flush=True)
 
 
-def start(engine: str, task: Task, callers: int) -> Worker:
+def start_worker(engine: str, task: Task, callers: int) -> Worker:
     """A process that serves so many callers."""
     words = ["--serve", engine, "--folder", str(task.folder), "--models", task.model]
     words += ["--threads", str(task.threads), "--callers", str(callers)]
@@ -122,7 +122,7 @@ def servers(task: Task, callers: list[int]) -> Iterator[dict[tuple[int, str], Wo
     try:
         for begin in range(0, len(cases), os.cpu_count() or 1):
             some = cases[begin:][: os.cpu_count() or 1]
-            started |= {(count, engine): start(engine, task, count) for count, engine in some}
+            started |= {(count, engine): start_worker(engine, task, count) for count, engine in some}
             for case in some:
                 started[case].read()
         yield started

@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 
 from benchmarks.engines import Task
-from benchmarks.throughput import ENGINES, answers_a_second, markdown, start
+from benchmarks.throughput import ENGINES, answers_a_second, markdown, start_worker
 from tests.limits import HANG
 
 
@@ -19,7 +19,7 @@ def test_callers_ask_at_the_same_time() -> None:
 
 
 def test_a_process_that_dies_says_why(tmp_path: Path) -> None:
-    server = start("openmgx", Task("mobilenet_v2", tmp_path, 1), 1)  # there is no model
+    server = start_worker("openmgx", Task("mobilenet_v2", tmp_path, 1), 1)  # there is no model
     with pytest.raises(RuntimeError, match=r"model\.onnx"):
         server.read()
     server.stop()

@@ -453,9 +453,7 @@ template <class S> inline Grid part_of(const Grid& share, const Team& team, int6
         }
     const int part = team.tid % team.parts;
     if (part >= rows * cols) return none;
-    const Range r = split(share.rows.size(), 32, part / cols, rows), p = split(panels, 1, part % cols, cols);
-    const int64_t row = share.rows.begin, panel = share.panels.begin;
-    return {{row + r.begin, row + r.end}, {panel + p.begin, panel + p.end}, team};
+    return {split(share.rows, 32, part / cols, rows), split(share.panels, 1, part % cols, cols), team};
 }
 
 // ---- whether it is worth it ---------------------------------------------------------------------

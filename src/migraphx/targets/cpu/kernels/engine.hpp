@@ -357,11 +357,7 @@ inline Grid cell(const Grid& grid, int i, int count, int64_t depth) {
         if (t < cost) cost = t, best = tm;
     }
     const int tn = count / best;
-    const Range r = split(rows, 1, i / tn, best), p = split(panels, 1, i % tn, tn);
-    return {
-        {grid.rows.begin + r.begin, grid.rows.begin + r.end},
-        {grid.panels.begin + p.begin, grid.panels.begin + p.end},
-        grid.team};
+    return {split(grid.rows, 1, i / tn, best), split(grid.panels, 1, i % tn, tn), grid.team};
 }
 
 // How the threads divide rows x panels of a depth, and each of them its share into parts, which read again what the

@@ -213,7 +213,8 @@ template <class T, class TA, class TB, class Epi>
 MGX_NOINLINE void batched_dot(
     const Team& team, const BatchedDot& d, const TA* a, const TB* b, const Epi& epi, char* scratch) {
     const int64_t panels = ceil_div(d.n, NR), batches = d.batch[0] * d.batch[1] * d.batch[2] * d.batch[3];
-    const bool whole = batches % team.threads() == 0 || batches >= 4 * team.threads();  // a thread takes whole batches
+    const bool even = batches % team.threads() == 0 || batches >= 4 * team.threads();
+    const bool whole = even && batches >= team.size;  // threads take whole batches, and each part has one
     const Range mine = whole ? team.share(batches) : Range{0, batches};
     const Grid grid = whole ? Grid{{0, d.m}, {0, panels}, team} : divide(team, d.m, panels, d.k);
     Engine<T, TA, TB> e{

@@ -23,6 +23,11 @@ inline Range split(int64_t total, int64_t grain, int tid, int size) {
     const int64_t end = last * grain;
     return {first * grain < total ? first * grain : total, end < total ? end : total};
 }
+// The same of a range, counted from its begin.
+inline Range split(const Range& all, int64_t grain, int tid, int size) {
+    const Range own = split(all.size(), grain, tid, size);
+    return {all.begin + own.begin, all.begin + own.end};
+}
 
 // What a thread's scratch still holds of the part before: these rows of this operand, split, in one pass over the depth.
 // Whoever runs kernels has one for the parts of one call on one thread, and a new one when anything else may have used the
@@ -40,7 +45,7 @@ struct Kept {
     }
 };
 
-// So many threads are on unlike cores: somebody uses the SMT sibling of one, or one is clocked lower.
+// Of so many threads one is nearly always on a slower core: somebody uses its SMT sibling, or it is clocked lower.
 inline constexpr int MANY_THREADS = 3;
 
 struct Team {
@@ -52,8 +57,7 @@ struct Team {
 
     // A part has some of what its thread has: this is the same in however many parts it comes.
     Range share(int64_t total, int64_t grain = 1) const {
-        const Range all = split(total, grain, tid / parts, threads()), own = split(all.size(), grain, tid % parts, parts);
-        return {all.begin + own.begin, all.begin + own.end};
+        return split(split(total, grain, tid / parts, threads()), grain, tid % parts, parts);
     }
     int threads() const { return size / parts; }
 
