@@ -4,9 +4,9 @@ For each model and engine one process compiles with empty caches and answers onc
 caches that the first left (warm) and stays. The warm processes then take short timed turns, one at a time, round after
 round. A turn is taken again where other programs used the machine meanwhile, or where its multiply-adds or AMX tiles,
 before or behind the turn, are slower than they were before. The latency is the median of the rounds' medians, and so
-are its percentiles. With --busy, so many processes that never rest run beside every turn. With --isa avx2 every engine
-is held to AVX2, as far as it lets itself be (engines.py says how; ONNX Runtime does not). Engines that like
-channels-last are measured both ways on pictures, and the faster way counts.
+are its percentiles. With --busy, so many processes that never rest run beside every turn. With --isa every engine
+is held to AVX2 or AVX-512, as far as it lets itself be (engines.py says how; ONNX Runtime does not). Engines that
+like channels-last are measured both ways on pictures, and the faster way counts.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines import ENGINES, IMAGES_ALSO, ISAS, NOT_HELD, READS_INT8, READS_ONNX
+from benchmarks.engines import ENGINES, IMAGES_ALSO, ISAS, NOT_HELD, READS_INT8, READS_ONNX, held_to
 from benchmarks.machine import Meter, describe
 from benchmarks.models import CASES, MAIN
 from benchmarks.table import markdown
@@ -133,7 +133,7 @@ def start_worker(engine: str, model: str, folder: Path, options: Options) -> Wor
         "OPENMGX_CACHE": str(cache / "openmgx"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
         "TMPDIR": str(cache),
-        **ISAS[options.isa],
+        **held_to(options.isa),
     }
     return Worker(worker_command(engine, model, folder, options), folder / f"{engine}.log", environment)
 
@@ -259,7 +259,7 @@ def parse() -> Options:
 def main() -> None:
     """Measure, print the table, write the JSON."""
     options = parse()
-    meter = Meter(options.threads, ISAS[options.isa].get("OPENMGX_CXXFLAGS", "-march=native"))
+    meter = Meter(options.threads, held_to(options.isa).get("OPENMGX_CXXFLAGS", "-march=native"))
     result: dict[str, Any] = {
         "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -251,10 +251,26 @@ ISAS: dict[str, dict[str, str]] = {
         "ATEN_CPU_CAPABILITY": "avx2",  # ATen's kernels and Inductor's vectors
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",  # where MKL obeys: on Intel
     },
+    "avx512": {  # of the first processors that had it: neither bfloat16 nor AMX
+        "OPENMGX_CXXFLAGS": "-march=x86-64-v4",
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+        "ATEN_CPU_CAPABILITY": "avx512",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+    },
 }
 """What an engine's process finds in its environment, by the instruction set that it is held to."""
 NOT_HELD = {"onnxruntime", "onnxruntime_int8"}  # take all that the processor has: there is no such option
 IMAGES_ALSO = {"inductor": "inductor_nhwc", "inductor_freezing": "inductor_freezing_nhwc"}
+
+
+def held_to(isa: str) -> dict[str, str]:
+    """What `ISAS` says; UnsupportedProcessor, which names it and what lacks, where this processor cannot run it."""
+    held = ISAS[isa]
+    if march := held.get("OPENMGX_CXXFLAGS"):
+        from migraphx.targets.cpu.isa import check_processor  # peers' processes must not pay for it
+
+        check_processor(march.removeprefix("-march="))
+    return held
 
 
 def load_inputs(task: Task) -> list[np.ndarray]:

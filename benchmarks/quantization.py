@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
-from benchmarks.engines import ISAS
+from benchmarks.engines import ISAS, held_to
 from benchmarks.models import import_torchvision, randomize
 from torch_migraphx.dynamo.quantization import (
     MGXQuantizer,
@@ -225,7 +225,7 @@ def speeds(forms: dict[str, nn.Module], x: Tensor, seconds: float) -> dict[str, 
 
 def hold(isa: str) -> None:
     """Begin again with what holds engines to an instruction set, which they ask for when they are imported."""
-    wanted = ISAS[isa]
+    wanted = held_to(isa)
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         again = [sys.executable, "-m", "benchmarks.quantization", *sys.argv[1:]]
         os.execve(sys.executable, again, {**os.environ, **wanted})

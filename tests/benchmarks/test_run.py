@@ -12,10 +12,12 @@ import torch
 
 import benchmarks.__main__
 from benchmarks.__main__ import Options, dumps, engines_of, neighbours, quiet_turn
-from benchmarks.engines import ENGINES, ISAS, NOT_HELD, Task, load_inputs, prepare
+from benchmarks.engines import ENGINES, ISAS, NOT_HELD, Task, held_to, load_inputs, prepare
 from benchmarks.machine import Floors, Meter, describe
 from benchmarks.models import CASES, build
 from benchmarks.worker import start, turn
+from migraphx.targets.cpu import isa
+from migraphx.targets.target import UnsupportedProcessor
 
 
 def test_models_are_the_same_at_every_call():
@@ -99,6 +101,14 @@ def test_engines_are_held_to_an_instruction_set():
     shown = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert shown.stdout.strip() in ("AVX2", "DEFAULT", "NO AVX")
     assert ISAS["native"] == {} and set(ENGINES) > NOT_HELD
+
+
+def test_an_instruction_set_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is compiled for it."""
+    monkeypatch.setattr(isa, "instruction_set", lambda: " ".join(isa.LEVELS["x86-64-v3"]))
+    assert held_to("native") == {} and held_to("avx2") == ISAS["avx2"]
+    with pytest.raises(UnsupportedProcessor, match=r"x86-64-v4.* lacks avx512bw"):
+        held_to("avx512")
 
 
 def test_pictures_are_measured_in_both_layouts():
