@@ -1,12 +1,13 @@
 """python -m benchmarks: every engine on every model, each in a process of its own, in turn.
 
-For each model and engine one process compiles with empty caches and answers once (cold); a second one does so with the
-caches that the first left (warm) and stays. The warm processes then take short timed turns, one at a time, round after
-round. A turn is taken again where other programs used the machine meanwhile, or where its multiply-adds or AMX tiles,
-before or behind the turn, are slower than they were before. The latency is the median of the rounds' medians, and so
-are its percentiles. With --busy, so many processes that never rest run beside every turn. With --isa every engine
-is held to AVX2 or AVX-512, as far as it lets itself be (engines.py says how; ONNX Runtime does not). Engines that
-like channels-last are measured both ways on pictures, and the faster way counts.
+For each model and engine one process compiles with empty caches and answers once (cold); a second one does so with
+the caches that the first left (warm) and stays. The warm processes then take short timed turns, one at a time, round
+after round. A turn is taken again where other programs used the machine meanwhile, or where its multiply-adds or AMX
+tiles, before or behind the turn, are slower than they were before. The latency is the median of the rounds' medians,
+and so are its percentiles; its spread is the 90th percentile of all calls of all rounds over the least of them. With
+--busy, so many processes that never rest run beside every turn. With --isa every engine is held to AVX2 or AVX-512,
+as far as it lets itself be (engines.py says how; ONNX Runtime does not). Engines that like channels-last are measured
+both ways on pictures, and the faster way counts.
 """
 
 import argparse
@@ -215,6 +216,8 @@ def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], 
         report, turns = reports[engine], reports[engine].pop("turns")
         report["latency_s"] = statistics.median(t["median"] for t in turns)
         report |= {f"{key}_s": statistics.median(t[key] for t in turns) for key in ("p90", "p99", "least")}
+        calls = [seconds for t in turns for seconds in t["times"]]
+        report["spread"] = statistics.quantiles(calls, n=10)[-1] / min(calls)
         report["peak_rss"] = max(t["peak_rss"] for t in turns)
         report["rounds_s"] = [t["median"] for t in turns]
         report["foreign_load"] = [t["foreign"] for t in turns]

@@ -86,7 +86,10 @@ def _percentiles(result: dict[str, Any], names: list[str]) -> list[list[str]]:
     if not all("p90_s" in e for e in engines):
         return []
     parts = ("p90_s", "90th percentiles"), ("p99_s", "99th percentiles"), ("least_s", "least")
-    return [part for key, what in parts for part in ([f"In ms, {what}:"], details(result, names, key, 1e3, ".2f"))]
+    shown = [part for key, what in parts for part in ([f"In ms, {what}:"], details(result, names, key, 1e3, ".2f"))]
+    if all("spread" in e for e in engines):
+        shown += [["90th percentile of all calls / the least:"], details(result, names, "spread", 1, ".2f")]
+    return shown
 
 
 def _row(cells: list[str]) -> str:

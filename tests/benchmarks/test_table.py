@@ -71,3 +71,11 @@ def test_percentiles_and_neighbours_are_shown():
     assert "beside 2 busy processes" in text and "busy" not in markdown(result())
     rows = text.split("In ms, 90th percentiles:")[1].split("\n\n")[1]
     assert "| net | 30.00 | 13.50 | 9.00 | - | 6.00 |" in rows
+
+
+def test_the_spread_is_shown_where_it_was_measured():
+    measured = result()
+    assert "all calls" not in markdown(measured)
+    for engine in measured["models"]["net"]["engines"].values():
+        engine |= {"spread": 1.25}
+    assert "| net | 1.25 | 1.25 | 1.25 | - | 1.25 |" in markdown(measured).split("all calls / the least:")[1]
