@@ -4,10 +4,10 @@ For each model and engine one process compiles with empty caches and answers onc
 the caches that the first left (warm) and stays. The warm processes then take short timed turns, one at a time, round
 after round. A turn is taken again where other programs used the machine meanwhile, or where its multiply-adds or AMX
 tiles, before or behind the turn, are slower than they were before. The latency is the median of the rounds' medians,
-and so are its percentiles; its spread is the 90th percentile of all calls of all rounds over the least of them. With
---busy, so many processes that never rest run beside every turn. With --isa every engine is held to AVX2 or AVX-512,
-as far as it lets itself be (engines.py says how; ONNX Runtime does not). Engines that like channels-last are measured
-both ways on pictures, and the faster way counts.
+and so are its percentiles and its spread, a turn's 90th percentile over its least: of all rounds together it would
+tell which engines met the machine's slow seconds. With --busy, so many processes that never rest run beside every
+turn. With --isa every engine is held to AVX2 or AVX-512, as far as it lets itself be (engines.py says how; ONNX
+Runtime does not). Engines that like channels-last are measured both ways on pictures, and the faster way counts.
 """
 
 import argparse
@@ -216,8 +216,7 @@ def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], 
         report, turns = reports[engine], reports[engine].pop("turns")
         report["latency_s"] = statistics.median(t["median"] for t in turns)
         report |= {f"{key}_s": statistics.median(t[key] for t in turns) for key in ("p90", "p99", "least")}
-        calls = [seconds for t in turns for seconds in t["times"]]
-        report["spread"] = statistics.quantiles(calls, n=10)[-1] / min(calls)
+        report["spread"] = statistics.median(t["p90"] / t["least"] for t in turns)
         report["peak_rss"] = max(t["peak_rss"] for t in turns)
         report["rounds_s"] = [t["median"] for t in turns]
         report["foreign_load"] = [t["foreign"] for t in turns]

@@ -88,7 +88,7 @@ def _percentiles(result: dict[str, Any], names: list[str]) -> list[list[str]]:
     parts = ("p90_s", "90th percentiles"), ("p99_s", "99th percentiles"), ("least_s", "least")
     shown = [part for key, what in parts for part in ([f"In ms, {what}:"], details(result, names, key, 1e3, ".2f"))]
     if all("spread" in e for e in engines):
-        shown += [["90th percentile of all calls / the least:"], details(result, names, "spread", 1, ".2f")]
+        shown += [["90th percentile of a turn / its least:"], details(result, names, "spread", 1, ".2f")]
     return shown
 
 

@@ -40,7 +40,7 @@ def test_an_engine_is_measured(tmp_path):
     finally:
         torch.set_grad_enabled(grad)
     assert report["error"] == 0.0 and report["first"] > 0
-    assert len(taken["times"]) >= 5 and 0 < taken["least"] <= taken["median"] <= taken["p90"] <= taken["p99"]
+    assert taken["runs"] >= 5 and 0 < taken["least"] <= taken["median"] <= taken["p90"] <= taken["p99"]
     work = json.loads((tmp_path / "work.json").read_text())
     assert 1e9 < work["flops"] < 1.4e9  # the paper: 300 million multiply-adds a picture
     assert 1.3e7 < work["bytes"] < 1.6e7  # the paper: 3.4 million parameters
@@ -79,16 +79,18 @@ def test_disturbed_turns_are_taken_again(
     assert quiet_turn(machine, machine, options)["left"] == taken
 
 
-def test_figures_are_medians_of_rounds_and_the_spread_is_of_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So it shows what is slow for whole rounds, too."""
-    slow, quick = ({"times": [t] * 100, "median": t, "p90": t, "p99": t, "least": t} for t in (3.0, 1.0))
-    turns = [turn | {"foreign": 0.0, "slowed": 0.0, "peak_rss": 1} for turn in (quick, slow, quick)]
+def test_figures_are_medians_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round in which the machine is slow, and steady, changes none of them."""
+    slow = {"median": 4.0, "p90": 4.0, "p99": 4.0, "least": 4.0, "foreign": 0.0, "slowed": 0.0, "peak_rss": 1}
+    quick = slow | {"median": 1.0, "p90": 1.5, "p99": 2.0, "least": 0.5}
+    turns = [quick, slow, quick]
     monkeypatch.setattr(benchmarks.__main__, "quiet_turn", lambda *_: turns.pop())
     report: dict[str, Any] = {"turns": []}
     worker: Any = None
     options = Options([], [], 2, 1, 3, 0.1, busy=0, retries=0, lock=None, output=None)
     take_rounds({"engine": worker}, {"engine": report}, worker, options)
-    assert report["latency_s"] == report["p90_s"] == 1 and report["rounds_s"] == [1, 3, 1] and report["spread"] == 3
+    assert [report[f"{key}_s"] for key in ("latency", "p90", "p99", "least")] == [1, 1.5, 2, 0.5]
+    assert report["rounds_s"] == [1, 4, 1] and report["spread"] == 3
 
 
 def test_the_meter_tells_what_is_missing() -> None:
