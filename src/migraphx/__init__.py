@@ -4,14 +4,11 @@ import copyreg
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import migraphx.ops  # noqa: F401  # registers every operator
 from migraphx.api.argument import argument, argument_from_pointer, create_argument, fill_argument, generate_argument
-from migraphx.api.custom import custom_op
 from migraphx.api.functions import get_target
-from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.program import compile_modes, program
 from migraphx.api.shape import shape
-from migraphx.ir.operation import OperatorError, declare_late
+from migraphx.ir.operation import DECLARING, OperatorError, declare_late
 from migraphx.ir.refusal import Refusal
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.target import Target as target
@@ -20,9 +17,11 @@ from migraphx.targets.target import UnsupportedOperator
 if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.ahead import compile_ahead
     from migraphx.api.async_queue import AsyncQueue
+    from migraphx.api.custom import custom_op
     from migraphx.api.deferred import add_deferred, deferred_program
     from migraphx.api.files import load, load_buffer, save, save_buffer
     from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
+    from migraphx.api.module import instruction_ref, macro, module, op
     from migraphx.api.onnx import describe_onnx_operator, get_onnx_operators, parse_onnx, parse_onnx_buffer, parse_tf
     from migraphx.api.parts import extract, refit, supports
     from migraphx.api.quantize import (
@@ -55,9 +54,11 @@ if TYPE_CHECKING:  # the names of LATE
 LATE = {
     "migraphx.api.ahead": {"compile_ahead"},
     "migraphx.api.async_queue": {"AsyncQueue"},
+    "migraphx.api.custom": {"custom_op"},
     "migraphx.api.deferred": {"add_deferred", "deferred_program"},
     "migraphx.api.files": {"load", "load_buffer", "save", "save_buffer"},
     "migraphx.api.gpu": {"allocate_gpu", "from_gpu", "gpu_sync", "to_gpu"},
+    "migraphx.api.module": {"instruction_ref", "macro", "module", "op"},
     "migraphx.api.onnx": {
         "describe_onnx_operator", "get_onnx_operators", "parse_onnx", "parse_onnx_buffer", "parse_tf",
     },
@@ -73,8 +74,9 @@ LATE = {
     "migraphx.runtime.side_by_side": {"side_by_side"},
     "migraphx.runtime.single_flight": {"SingleFlightLRU"},
 }  # fmt: skip
-"""What building and running a program does not need is imported when it is first asked for."""
+"""What running a saved program does not need is imported when it is first asked for."""
 
+DECLARING.append("migraphx.ops")
 declare_late("onnx", "migraphx.onnx.deferred")
 declare_late("unknown", "migraphx.onnx.unknown")
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,7 @@ from migraphx.ir.program import Program
 from migraphx.mxr import container
 from migraphx.mxr.graph import dump
 from migraphx.mxr.graph import load as load_graph
-from migraphx.mxr.msgpack import pack
-from migraphx.mxr.upstream import to_json, to_upstream
-from migraphx.mxr.upstream_read import is_upstream, parse
+from migraphx.mxr.upstream_shapes import is_upstream
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.target import UnsupportedProcessor
@@ -51,7 +50,10 @@ def save_buffer(p: program, format: str = "mxr", *, code: bool = False) -> bytes
         return container.to_bytes(*_parts(p, code))
     if code:
         raise ValueError(f"format {format!r} holds no code: it is saved uncompiled")
-    return to_json(p.graph).encode() if format == "json" else pack(to_upstream(p.graph))
+    upstream = _late("upstream")
+    if format == "json":
+        return upstream.to_json(p.graph).encode()
+    return _late("msgpack").pack(upstream.to_upstream(p.graph))
 
 
 def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: bool = False) -> program:
@@ -93,8 +95,13 @@ def _check_format(format: str) -> None:
 
 def _from_upstream(data: bytes, name: str) -> program:
     with _reading(name):
-        graph = parse(data)
+        graph = _late("upstream_read").parse(data)
     return published(graph)
+
+
+def _late(name: str) -> Any:
+    """A module of `mxr` that our own files do not need."""
+    return import_module(f"migraphx.mxr.{name}")
 
 
 def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str]]:

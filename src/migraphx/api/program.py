@@ -9,12 +9,11 @@ from enum import Enum
 from functools import cached_property
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from migraphx.api.argument import argument, elsewhere, host_array, publish
-from migraphx.api.module import module, name_of
 from migraphx.api.shape import shape, wrap
 from migraphx.ir.program import Program
 from migraphx.ir.shape import UNKNOWN, Shape, native
@@ -29,6 +28,9 @@ from migraphx.runtime.memory_image import MemoryImage
 from migraphx.runtime.options import CompileOptions, MoreKeywords
 from migraphx.targets.common.at_lens import AtLens
 from migraphx.targets.target import Target
+
+if TYPE_CHECKING:
+    from migraphx.api.module import module
 
 OUTPUT_PREFIX = "main:#output_"
 STREAM_TYPES = ("", "ihipStream_t", "hipStream_t", "CUstream_st", "cudaStream_t")
@@ -68,11 +70,12 @@ class program:
 
     def get_main_module(self) -> module:
         """The module that runs first."""
-        return module(self.graph.main, self.graph)
+        return _late("api.module").module(self.graph.main, self.graph)
 
     def create_module(self, name: str) -> module:
         """A new module for `if`, `loop` ...; TypeError for a name that is none, ValueError for one that is taken."""
-        return module(self.graph.create_module(name_of("create_module", name)), self.graph)
+        building = _late("api.module")
+        return building.module(self.graph.create_module(building.name_of("create_module", name)), self.graph)
 
     def sort(self) -> None:
         """Put every instruction after its inputs."""
@@ -282,11 +285,11 @@ class program:
 
     def write_netron_output(self, filename: str | os.PathLike[str]) -> None:
         """Write the JSON of `migraphx.to_netron`, which Netron opens; OSError where the file cannot be written."""
-        replace_file(filename, [_writer("netron").to_netron(self.graph).encode()])
+        replace_file(filename, [_late("writers.netron").to_netron(self.graph).encode()])
 
     def to_py(self) -> str:
         """Python code that builds this program through the public API."""
-        return _writer("python").to_python(self.graph)
+        return _late("writers.python").to_python(self.graph)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, program) and program_text(self.graph) == program_text(other.graph)
@@ -307,9 +310,9 @@ def published(graph: Program | Callable[[], Program]) -> program:
     return made
 
 
-def _writer(name: str) -> Any:
-    """A module of `writers`, which running a program does not need."""
-    return import_module(f"migraphx.writers.{name}")
+def _late(name: str) -> Any:
+    """A module that running a program does not need."""
+    return import_module(f"migraphx.{name}")
 
 
 def _same(a: Shape, b: Shape) -> bool:

@@ -13,8 +13,7 @@ from migraphx.api.symbolic import expression
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import DynamicDimension, Shape, permuted
 from migraphx.ir.size import Size
-from migraphx.mxr.upstream import TYPES, shape_data
-from migraphx.mxr.upstream_read import shape_of
+from migraphx.mxr.upstream_shapes import TYPES, shape_data, shape_of
 
 _NAMES = dict.fromkeys((*TYPES, "tuple", "fp4x2", *dtypes.NUMPY_TYPES))  # upstream's order, then ours
 _OF_CPP = {

@@ -23,7 +23,7 @@ from migraphx.inspect.running import at_lens
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program
-from migraphx.mxr.upstream_read import is_upstream
+from migraphx.mxr.upstream_shapes import is_upstream
 from migraphx.passes.dead_code import dead_code
 from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import SIMPLIFY

@@ -11,7 +11,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import OPERATIONS, operation
+from migraphx.ir.operation import OPERATIONS, declare_all, operation
 from migraphx.ir.shape import broadcast_lens
 from migraphx.ir.size import ones_matter
 
@@ -40,6 +40,8 @@ class Builder:
     origin: str = ""
 
     def __getattr__(self, name: str) -> Callable[..., Instruction]:
+        if name not in OPERATIONS:
+            declare_all()
         if name in COMPOSITES:
             return lambda *inputs, **attributes: COMPOSITES[name](self, *inputs, **attributes)
         if name not in OPERATIONS:

@@ -15,6 +15,10 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.size import whole
 
 OPERATIONS: dict[str, type[Operation]] = {}
+"""Those declared so far; `declare_all` declares the others."""
+
+DECLARING: list[str] = []
+"""Packages that declare operators. A saved program runs without any: who asks for an unknown one imports them."""
 
 DECLARED_LATE: dict[str, str] = {}
 """Operators that few programs have, and the modules that declare them: a program that brings one loads its module."""
@@ -211,7 +215,8 @@ class Operation:
 
 
 def operators(holds: Callable[[type[Operation]], bool]) -> tuple[str, ...]:
-    """The names of all operators declared so far of which this holds."""
+    """The names of all operators of which this holds, but for those of `declare_late`."""
+    declare_all()
     return tuple(name for name, cls in OPERATIONS.items() if holds(cls))
 
 
@@ -220,10 +225,18 @@ def declare_late(name: str, module: str) -> None:
     DECLARED_LATE[name] = module
 
 
+def declare_all() -> None:
+    """Import what declares operators, but for those of `declare_late`."""
+    for package in DECLARING:
+        import_module(package)
+
+
 def declaration(name: str) -> type[Operation]:
     """The class of the operator `name`; ValueError for an unknown one names the nearest."""
     if name in DECLARED_LATE:
         import_module(DECLARED_LATE[name])
+    elif name not in OPERATIONS:
+        declare_all()
     cls = OPERATIONS.get(name)
     if cls is None:
         near = get_close_matches(name, OPERATIONS, 1)

@@ -14,17 +14,14 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation, operators
 from migraphx.ir.origin import symbols_of
 from migraphx.ir.program import Program, reachable
-from migraphx.ir.shape import DynamicDimension, Shape
+from migraphx.ir.shape import Shape
 from migraphx.ir.text import names_of
 from migraphx.mxr.graph import memory
 from migraphx.mxr.layers import activations_written, stands_for_layer
+from migraphx.mxr.upstream_shapes import TYPES, shape_data
 from migraphx.ops.recurrent import Lstm, Recurrent
 
 FILE_VERSION = 7
-TYPES = (
-    *("bool", "half", "float", "double", "uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "uint64"),
-    *("fp8e4m3fnuz", "fp8e4m3fn", "fp8e5m2", "bf16", "fp8e5m2fnuz"),
-)
 POOLING_MODES = ("average", "max", "lpnorm")
 LAYERS = operators(lambda op: issubclass(op, Recurrent))
 RNN_DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -109,22 +106,6 @@ def _nodes(module: Module, names: dict[Instruction, str]) -> list[dict[str, Any]
             node["debug_symbols"] = list(symbols_of(ins.origin)) or [ins.origin]
         nodes.append(node)
     return nodes
-
-
-def shape_data(s: Shape) -> dict[str, Any]:
-    """A shape as upstream's files hold it."""
-    return {
-        "type": f"{s.type}_type",
-        "lens": list(s.lens),
-        "strides": list(s.strides),
-        "sub_shapes": [shape_data(x) for x in s.sub_shapes],
-        "dynamic_dimensions": [_dimension_data(d) for d in s.dyn_dims],
-    }
-
-
-def _dimension_data(d: DynamicDimension) -> dict[str, Any]:
-    named = {"symbol": d.symbol} if d.symbol else {}  # ours: upstream's files have none
-    return {"min": d.min, "max": d.max, "optimals": list(d.optimals), **named}
 
 
 def _bytes_as_json(value: Any) -> Any:

@@ -14,11 +14,12 @@ from migraphx.ir.operation import OPERATIONS, Literal, Operation, Unsupported, o
 from migraphx.ir.origin import DebugSymbols
 from migraphx.ir.program import Program
 from migraphx.ir.reader import ModuleReader
-from migraphx.ir.shape import DynamicDimension, Shape, strided
+from migraphx.ir.shape import Shape, strided
 from migraphx.mxr import msgpack
 from migraphx.mxr.container import FileError
 from migraphx.mxr.layers import activations_read, as_ours
 from migraphx.mxr.upstream import by_name
+from migraphx.mxr.upstream_shapes import shape_of
 from migraphx.ops.recurrent import Lstm
 
 VERSIONS = range(4, 8)  # what `modules` looks like is the only difference that concerns a reader
@@ -26,12 +27,6 @@ VERSIONS = range(4, 8)  # what `modules` looks like is the only difference that 
 
 class UnsupportedFile(FileError, Unsupported):
     """A whole file that this build cannot read: says why."""
-
-
-def is_upstream(data: bytes) -> bool:
-    """Whether bytes begin as AMD's do: a dictionary in JSON or msgpack. Ours begin with a length of eight bytes."""
-    head = bytes(data[:64]).lstrip()
-    return head[5:8] != bytes(3) and (head[:1] in (b"{", b"\xde", b"\xdf") or b"\x80" <= head[:1] <= b"\x8f")
 
 
 def parse(data: bytes) -> Program:
@@ -130,19 +125,6 @@ def _operation(name: str, given: Mapping[str, Any]) -> Operation:
             value = shape_of(value)
         attributes[key] = () if value is None else value
     return operation(name, **(activations_read(attributes) if "actv_func" in known else attributes))
-
-
-def shape_of(data: Mapping[str, Any]) -> Shape:
-    """The shape that `shape_data` gave; KeyError and TypeError where it is none."""
-    if data["type"] in ("tuple_type", "tuple"):
-        return Shape.tuple_of(shape_of(s) for s in data.get("sub_shapes") or ())
-    if data.get("dynamic_dimensions"):
-        given = [
-            (d["min"], d["max"], tuple(d.get("optimals") or ()), str(d.get("symbol") or ""))
-            for d in data["dynamic_dimensions"]
-        ]
-        return Shape(data["type"], dyn_dims=tuple(DynamicDimension(*d) for d in given))
-    return Shape(data["type"], tuple(data.get("lens") or ()), tuple(data.get("strides") or ()))
 
 
 def _literal(data: Mapping[str, Any]) -> tuple[np.ndarray, Shape]:

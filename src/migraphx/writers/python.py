@@ -11,7 +11,7 @@ from migraphx.ir.operation import Parameter
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import SHOWN_ELEMENTS
-from migraphx.mxr.upstream import shape_data
+from migraphx.mxr.upstream_shapes import shape_data
 from migraphx.writers.code import CodeWriter
 
 

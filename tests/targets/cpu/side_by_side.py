@@ -11,8 +11,8 @@ import migraphx
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
-from migraphx.targets.cpu.codegen import steps_words
 from migraphx.targets.cpu.executable import CpuExecutable
+from migraphx.targets.cpu.table import steps_words
 from tests.tolerances import assert_close
 
 Build = Callable[..., Instruction | Sequence[Instruction]]

@@ -17,8 +17,8 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.cpu.codegen import table_text
 from migraphx.targets.cpu.lower import CPU
+from migraphx.targets.cpu.table import table_text
 from migraphx.targets.cpu.target import Translation, translate
 from migraphx.targets.cpu.toolchain import Features
 from tests.targets.cpu.golden_programs import PROGRAMS, Inputs, program_of, weight

@@ -6,7 +6,7 @@ from inspect import getdoc
 from typing import Any
 
 from migraphx.driver.result import Result, UsageError
-from migraphx.ir.operation import DECLARED_LATE, OPERATIONS, declaration
+from migraphx.ir.operation import DECLARED_LATE, OPERATIONS, declaration, declare_all
 from migraphx.ir.shape import Shape
 
 
@@ -16,6 +16,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> Result:
+    declare_all()
     names = sorted({*OPERATIONS, *DECLARED_LATE})
     if args.list or not args.name:
         return Result("\n".join(names), names)

@@ -1,4 +1,4 @@
-"""Whether a program's runs take all threads, or one, where other processes want the cores.
+"""How many threads a program is worth, and whether its runs take all of them where other processes want the cores.
 
 A run waits for every thread that holds a part of a kernel, and where a neighbour takes a core for some milliseconds at
 a time, threads wait for each other in turn: then one alone is often faster, and steadier. Which it is depends on the
@@ -10,10 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from migraphx.targets.cpu.table import FLOW, steps_words
+
 try:
     from resource import RUSAGE_SELF, getrusage
 except ImportError:  # no Unix
     getrusage = None
+
+SHARE = 50e3  # nanoseconds of work that are worth a thread: waking one takes about as long
+BARRIER = 5e3  # what passing from kernel to kernel costs several threads; more on busy machines
+TRIPS = 1000  # of a loop, at most, as far as they count here
 
 SLOW = 1.3  # times the fastest run
 FADES = 1.0001  # what the fastest run counts for after each other one: clocks and inputs change, too
@@ -24,6 +32,18 @@ TAKEN = 2  # times in these runs
 TRIAL = 4  # runs, or fewer: the first that is slower than those of the way that was chosen ends it
 FIRST, MOST = 16, 64  # runs between two trials, twice as many after each that changed nothing; of one thread:
 MOST_OF_ONE = 256
+
+
+def threads_worth(table: np.ndarray, most: int) -> int:
+    """How many threads, 1 to `most`, run the program of this table fastest."""
+    steps = steps_words(table)
+    times = np.ones(len(steps))
+    for n in np.flatnonzero(steps[:, 0] < 0):
+        numbers = steps[n, 1]
+        if table[numbers] == FLOW["LOOP"]:
+            times[n + 1 : table[numbers + 2]] *= min(table[numbers + 3], TRIPS)
+    divided = (steps[:, -1] - BARRIER * (steps[:, 0] >= 0)) @ times
+    return min(most, max(1, int(divided / SHARE)))
 
 
 def times_taken() -> int:

@@ -23,12 +23,11 @@ from migraphx.targets.common import sections
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.constants import content
 from migraphx.targets.common.sections import Outline
-from migraphx.targets.cpu.codegen import ABI, Layout, sizes_in, steps_in
-from migraphx.targets.cpu.crew import Crew
+from migraphx.targets.cpu.crew import Crew, threads_worth
 from migraphx.targets.cpu.isa import made_for
 from migraphx.targets.cpu.stop import Stop
+from migraphx.targets.cpu.table import ABI, Layout, sizes_in, steps_in
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
-from migraphx.targets.cpu.work import threads_worth
 
 ALIGNMENT = 64
 

@@ -15,9 +15,9 @@ from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.cache import lookup, obtain
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.form_table import FormTable
-from migraphx.targets.cpu.codegen import HEAD, sizes_in
 from migraphx.targets.cpu.emit.kernel import Kernel
 from migraphx.targets.cpu.executable import CpuExecutable, Idle, Shared, library_of, machine, table_key
+from migraphx.targets.cpu.table import HEAD, sizes_in
 from migraphx.targets.cpu.threads import available
 
 ARENA_ENTRY = HEAD  # of a table: the first of the buffers' sizes

@@ -7,10 +7,11 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
+from migraphx.targets.cpu.codegen import generate, numbered, table_of
 from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
+from migraphx.targets.cpu.table import Layout
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import build, features
 

@@ -35,7 +35,7 @@ from migraphx.targets.common.specialise import runs_in_parts
 from migraphx.targets.common.steps import constants_of, lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.cpu.choices import Choices
-from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, shared_sources, table_of
+from migraphx.targets.cpu.codegen import Table, generate, numbered, shared_sources, table_of
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, Idle, restore, table_bytes
@@ -45,6 +45,7 @@ from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.memory_image import library_path
 from migraphx.targets.cpu.peaks import measure_peaks
+from migraphx.targets.cpu.table import Layout
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, build_objects, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds

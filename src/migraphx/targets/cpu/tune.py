@@ -31,12 +31,13 @@ from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.steps import lifetimes, steps_of
 from migraphx.targets.cpu.choices import Choices, Trial, Ways
-from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
+from migraphx.targets.cpu.codegen import generate, numbered, table_of
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.emit.kernel import Kernel
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
 from migraphx.targets.cpu.isa import instruction_set
 from migraphx.targets.cpu.lower import CPU
+from migraphx.targets.cpu.table import Layout
 from migraphx.targets.cpu.toolchain import Features, build, identity
 
 log = logging.getLogger(__name__)

@@ -1,21 +1,18 @@
-"""About how long calls take, and how many threads a program is worth.
+"""About how long calls take.
 
 The figures are rough: between half and ten times what processors of these years take. They decide two things that need
-no more: whether work is so little that a second thread costs more than it saves, and into how many parts a long step
-is divided, so that a run can be ended between them.
+no more: whether work is so little that a second thread costs more than it saves (`crew.py`), and into how many parts a
+long step is divided, so that a run can be ended between them.
 """
 
 from __future__ import annotations
 
 from functools import reduce
 
-import numpy as np
-
 from migraphx.ir.module import Instruction
 from migraphx.ir.size import least_of, most_of
 from migraphx.ops.custom import CustomOperation
 from migraphx.targets.common.call import Call
-from migraphx.targets.cpu.codegen import FLOW, steps_words
 from migraphx.targets.cpu.emit.kernel import Kernel
 
 # On one thread, in nanoseconds or per nanosecond.
@@ -25,10 +22,6 @@ PRODUCTS, OPERATIONS = 100, 5  # of dots and convolutions, of anything else
 CUSTOM = 50  # an element of a user's operator: nobody knows
 
 INDIVISIBLE = 5_000_000  # at most, where parts would read the same again and again: program.hpp makes none of so little
-
-SHARE = 50e3  # nanoseconds of work that are worth a thread: waking one takes about as long
-BARRIER = 5e3  # what passing from kernel to kernel costs several threads; more on busy machines
-TRIPS = 1000  # of a loop, at most, as far as they count here
 
 
 def nanoseconds(call: Call[Kernel], ins: Instruction | None, flops: int) -> int:
@@ -46,15 +39,3 @@ def nanoseconds(call: Call[Kernel], ins: Instruction | None, flops: int) -> int:
     if any(i.stops for i in call.kernel.instances) or ins.name == "nonzero" or ins.name.startswith("scatternd_"):
         spent = least_of(spent, INDIVISIBLE)  # these kernels, the engine of products among them, look for a stop
     return spent
-
-
-def threads_worth(table: np.ndarray, most: int) -> int:
-    """How many threads, 1 to `most`, run the program of this table fastest."""
-    steps = steps_words(table)
-    times = np.ones(len(steps))
-    for n in np.flatnonzero(steps[:, 0] < 0):
-        numbers = steps[n, 1]
-        if table[numbers] == FLOW["LOOP"]:
-            times[n + 1 : table[numbers + 2]] *= min(table[numbers + 3], TRIPS)
-    divided = (steps[:, -1] - BARRIER * (steps[:, 0] >= 0)) @ times
-    return min(most, max(1, int(divided / SHARE)))

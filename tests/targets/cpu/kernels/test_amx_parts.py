@@ -10,8 +10,9 @@ import pytest
 
 from migraphx.targets.common.call import AGAIN, LOOP, Call
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.cpu.codegen import Layout, table_of
+from migraphx.targets.cpu.codegen import table_of
 from migraphx.targets.cpu.emit.kernel import Kernel
+from migraphx.targets.cpu.table import Layout
 from tests.targets.cpu.kernels.harness import Guarded, aligned, compile_snippet, pack, pointer
 from tests.tolerances import assert_close
 
