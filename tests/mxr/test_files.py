@@ -130,6 +130,22 @@ def load_elsewhere(path: Path, cache: Path, **options: bool) -> subprocess.Compl
     return subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
 
 
+def test_a_saved_program_runs_without_what_compiles(tmp_path: Path) -> None:
+    """A process of its own loads no operator, nor the narrow types of another package, until somebody asks for one."""
+    migraphx.save(compiled(), tmp_path / "a.mxr", code=True)
+    script = (
+        "import numpy as np, migraphx, sys\n"
+        f"p = migraphx.load({str(tmp_path / 'a.mxr')!r}, trust_code=True)\n"
+        "p.run({'indices': np.array([4, 0, 49]), 'x': np.zeros((3, 24), np.float32)})\n"
+        "late = ['migraphx.ops', 'migraphx.targets.cpu.target', 'migraphx.targets.cpu.codegen', 'ml_dtypes', 'torch']\n"
+        "print([name for name in late if name in sys.modules])\n"
+        "print(migraphx.op('relu'), migraphx.shape(type='bf16', lens=[2]).type_size(), 'gather' in str(p))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["[]", "relu 2 True"], done.stderr
+
+
 def test_operators_of_onnx_are_known_in_a_process_that_read_no_onnx(tmp_path: Path) -> None:
     p = migraphx.program()
     main = p.graph.main

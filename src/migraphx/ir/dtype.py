@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-NUMPY_TYPES: dict[str, np.dtype] = {
+_DTYPES: dict[str, np.dtype | str] = {
     "bool": np.dtype(np.bool_),
     "half": np.dtype(np.float16),
     "float": np.dtype(np.float32),
@@ -21,22 +21,45 @@ NUMPY_TYPES: dict[str, np.dtype] = {
     "int64": np.dtype(np.int64),
     "uint32": np.dtype(np.uint32),
     "uint64": np.dtype(np.uint64),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "fp8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
-    "fp8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
-    "fp8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    "fp8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
-    "fp8e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
-    "fp4e2m1fn": np.dtype(ml_dtypes.float4_e2m1fn),
-    "int4": np.dtype(ml_dtypes.int4),
-    "uint4": np.dtype(ml_dtypes.uint4),
-    "int2": np.dtype(ml_dtypes.int2),
-    "uint2": np.dtype(ml_dtypes.uint2),
+    "bf16": "bfloat16",
+    "fp8e4m3fnuz": "float8_e4m3fnuz",
+    "fp8e4m3fn": "float8_e4m3fn",
+    "fp8e5m2": "float8_e5m2",
+    "fp8e5m2fnuz": "float8_e5m2fnuz",
+    "fp8e8m0fnu": "float8_e8m0fnu",
+    "fp4e2m1fn": "float4_e2m1fn",
+    "int4": "int4",
+    "uint4": "uint4",
+    "int2": "int2",
+    "uint2": "uint2",
     "fp4x2": np.dtype([("codes", np.uint8)]),
 }
+"""The names are those of ml_dtypes. Importing it takes 10 ms, which programs without such types need not wait for."""
+
+
+class NumpyTypes(Mapping[str, np.dtype]):
+    """Type name -> NumPy dtype."""
+
+    def __getitem__(self, name: str) -> np.dtype:
+        found = _DTYPES[name]
+        if isinstance(found, str):
+            found = _DTYPES[name] = np.dtype(getattr(import_module("ml_dtypes"), found))
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _DTYPES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_DTYPES)
+
+    def __len__(self) -> int:
+        return len(_DTYPES)
+
+
+NUMPY_TYPES = NumpyTypes()
 """What is narrower than a byte takes a byte each. pack_int4 puts two into one, and so does pack_fp4, whose type is
 fp4x2: such bytes are moved and unpacked, not computed with."""
-NAMES: dict[np.dtype, str] = {dtype: name for name, dtype in NUMPY_TYPES.items()}
+_NAMES: dict[np.dtype, str] = {dtype: name for name, dtype in _DTYPES.items() if isinstance(dtype, np.dtype)}
 COMPUTED = frozenset(NUMPY_TYPES) - {"fp4x2"}
 FLOATS = frozenset(n for n in COMPUTED if n in ("half", "float", "double", "bf16") or n.startswith("fp"))
 NARROW_FLOATS = FLOATS - {"float", "double"}
@@ -45,8 +68,6 @@ UNSIGNED = frozenset({"uint2", "uint4", "uint8", "uint16", "uint32", "uint64"})
 NARROW_INTEGERS = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
 """Integers narrower than a byte, and the type in which they are computed."""
 INTEGERS = SIGNED | UNSIGNED
-INTEGER_LIMITS: Callable[[np.dtype], Any] = ml_dtypes.iinfo
-FLOAT_LIMITS: Callable[[np.dtype], Any] = ml_dtypes.finfo
 
 
 def to_numpy(name: str) -> np.dtype:
@@ -59,9 +80,12 @@ def to_numpy(name: str) -> np.dtype:
 
 def from_numpy(dtype: np.typing.DTypeLike) -> str:
     """The MIGraphX type name of a NumPy dtype; ValueError where there is none."""
-    name = NAMES.get(np.dtype(dtype))
+    dtype = np.dtype(dtype)
+    if dtype not in _NAMES:
+        _NAMES.update((found, name) for name, found in NUMPY_TYPES.items())
+    name = _NAMES.get(dtype)
     if name is None:
-        raise ValueError(f"no MIGraphX type for the NumPy dtype {np.dtype(dtype)}")
+        raise ValueError(f"no MIGraphX type for the NumPy dtype {dtype}")
     return name
 
 
@@ -86,10 +110,14 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 def limits(name: str) -> tuple[float, float]:
     """The lowest and the largest finite number of a type."""
-    info = INTEGER_LIMITS(to_numpy(name)) if name in INTEGERS else FLOAT_LIMITS(to_numpy(name))
+    info = import_module("ml_dtypes").iinfo(to_numpy(name)) if name in INTEGERS else _float_limits(name)
     return float(info.min), float(info.max)
 
 
 def smallest_normal(name: str) -> float:
     """The least positive float of a type that has all its digits."""
-    return float(FLOAT_LIMITS(to_numpy(name)).smallest_normal)
+    return float(_float_limits(name).smallest_normal)
+
+
+def _float_limits(name: str) -> Any:
+    return import_module("ml_dtypes").finfo(to_numpy(name))

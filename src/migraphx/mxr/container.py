@@ -19,7 +19,6 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
@@ -30,33 +29,34 @@ BLOCK = 1 << 15  # bytes
 SUMS = "checksums"  # the key of the tensors' in the metadata
 OWN = b'{"__metadata__":{"checksum":"'  # how a header of ours begins; then come DIGITS of its checksum
 DIGITS = 8
-DTYPES: dict[str, np.dtype] = {
-    "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "I8": np.dtype(np.int8),
-    "U16": np.dtype(np.uint16),
-    "I16": np.dtype(np.int16),
-    "U32": np.dtype(np.uint32),
-    "I32": np.dtype(np.int32),
-    "U64": np.dtype(np.uint64),
-    "I64": np.dtype(np.int64),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F32": np.dtype(np.float32),
-    "F64": np.dtype(np.float64),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
-    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
-    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
-    "MGX_F4_E2M1": np.dtype(ml_dtypes.float4_e2m1fn),  # one a byte, where safetensors' F4 has two
-    "MGX_I4": np.dtype(ml_dtypes.int4),
-    "MGX_U4": np.dtype(ml_dtypes.uint4),
-    "MGX_I2": np.dtype(ml_dtypes.int2),
-    "MGX_U2": np.dtype(ml_dtypes.uint2),
-    "MGX_F4X2": dtypes.NUMPY_TYPES["fp4x2"],
+TYPES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "U32": "uint32",
+    "I32": "int32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F16": "half",
+    "BF16": "bf16",
+    "F32": "float",
+    "F64": "double",
+    "F8_E4M3": "fp8e4m3fn",
+    "F8_E5M2": "fp8e5m2",
+    "F8_E4M3FNUZ": "fp8e4m3fnuz",
+    "F8_E5M2FNUZ": "fp8e5m2fnuz",
+    "F8_E8M0": "fp8e8m0fnu",
+    "MGX_F4_E2M1": "fp4e2m1fn",  # one a byte, where safetensors' F4 has two
+    "MGX_I4": "int4",
+    "MGX_U4": "uint4",
+    "MGX_I2": "int2",
+    "MGX_U2": "uint2",
+    "MGX_F4X2": "fp4x2",
 }
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
+"""A file's word for a type -> ours."""
+NAMES = {type: name for name, type in TYPES.items()}
 
 
 class FileError(ValueError):
@@ -103,8 +103,8 @@ def layout(
         if gap:
             header[f"__pad_{len(body)}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [at, at + gap]}
             at += gap
-        entry = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
-        header[name] = entry
+        type = NAMES[dtypes.from_numpy(array.dtype)]
+        header[name] = {"dtype": type, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         body.append((gap, array))
         at += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -210,7 +210,7 @@ def parse(data: np.ndarray, name: str) -> tuple[Tensors, dict[str, str]]:
 
 def _tensor(file: str, name: str, entry: Any, body: np.ndarray) -> np.ndarray:
     try:
-        dtype, shape, (begin, end) = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+        dtype, shape, (begin, end) = dtypes.to_numpy(TYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
         whole = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in (*shape, begin, end))
     except (KeyError, TypeError, ValueError):
         raise FileError(f"{file}: the entry of tensor {name!r} is malformed") from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Protocol
 
-from migraphx.ir.dtype import NAMES
+from migraphx.ir.dtype import from_numpy
 from migraphx.ir.module import Instruction
 from migraphx.ir.origin import DebugSymbols
 from migraphx.ir.program import Program
@@ -241,8 +241,10 @@ class Importer:
             if array.dtype == object:
                 scope[name] = Strings.of(array)
                 continue
-            if array.dtype not in NAMES:
-                raise OnnxError(f"tensor {name!r}: element type {array.dtype} is not supported")
+            try:
+                from_numpy(array.dtype)
+            except ValueError:
+                raise OnnxError(f"tensor {name!r}: element type {array.dtype} is not supported") from None
             scope[name] = b.module.add_literal(array, name)
         for node in ordered(graph, b.scope.keys()):
             self.convert(replace(b, scope=scope, node=node, origin=self.origin(node)), node)

@@ -247,7 +247,7 @@ from migraphx.targets.gpu import driver
 driver.CUDA_DRIVER = dataclasses.replace(driver.CUDA_DRIVER, file={library.file!r})
 p = migraphx.load({str(tmp_path / "p.mxr")!r}, trust_code=True)
 assert np.asarray(p.run({{"x0": np.zeros((3, 40), np.float32)}})[0]).shape == (3, 40)
-heavy = ["triton", "torch", "onnx", "migraphx.targets.gpu.target", "migraphx.targets.gpu.lower"]
+heavy = ["triton", "torch", "onnx", "migraphx.ops", "migraphx.targets.gpu.target", "migraphx.targets.gpu.lower"]
 print([name for name in heavy if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
