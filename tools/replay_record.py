@@ -18,7 +18,7 @@ from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.cache import digest
 from migraphx.targets.common.specialise import is_dynamic
-from migraphx.targets.cpu.codegen import table_text
+from migraphx.targets.cpu.table import table_text
 from migraphx.targets.cpu.target import CpuTarget, Translation, translate
 from migraphx.targets.cpu.toolchain import features
 from migraphx.targets.ref.target import RefTarget
