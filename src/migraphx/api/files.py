@@ -8,13 +8,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from migraphx.api.functions import get_target
-from migraphx.api.program import program, published
+from migraphx.api.program import late, program, published
 from migraphx.ir.program import Program
 from migraphx.mxr import container
 from migraphx.mxr.graph import dump
@@ -50,10 +49,10 @@ def save_buffer(p: program, format: str = "mxr", *, code: bool = False) -> bytes
         return container.to_bytes(*_parts(p, code))
     if code:
         raise ValueError(f"format {format!r} holds no code: it is saved uncompiled")
-    upstream = _late("upstream")
+    upstream = late("mxr.upstream")
     if format == "json":
         return upstream.to_json(p.graph).encode()
-    return _late("msgpack").pack(upstream.to_upstream(p.graph))
+    return late("mxr.msgpack").pack(upstream.to_upstream(p.graph))
 
 
 def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: bool = False) -> program:
@@ -95,13 +94,8 @@ def _check_format(format: str) -> None:
 
 def _from_upstream(data: bytes, name: str) -> program:
     with _reading(name):
-        graph = _late("upstream_read").parse(data)
+        graph = late("mxr.upstream_read").parse(data)
     return published(graph)
-
-
-def _late(name: str) -> Any:
-    """A module of `mxr` that our own files do not need."""
-    return import_module(f"migraphx.mxr.{name}")
 
 
 def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -70,11 +70,11 @@ class program:
 
     def get_main_module(self) -> module:
         """The module that runs first."""
-        return _late("api.module").module(self.graph.main, self.graph)
+        return late("api.module").module(self.graph.main, self.graph)
 
     def create_module(self, name: str) -> module:
         """A new module for `if`, `loop` ...; TypeError for a name that is none, ValueError for one that is taken."""
-        building = _late("api.module")
+        building = late("api.module")
         return building.module(self.graph.create_module(building.name_of("create_module", name)), self.graph)
 
     def sort(self) -> None:
@@ -285,11 +285,11 @@ class program:
 
     def write_netron_output(self, filename: str | os.PathLike[str]) -> None:
         """Write the JSON of `migraphx.to_netron`, which Netron opens; OSError where the file cannot be written."""
-        replace_file(filename, [_late("writers.netron").to_netron(self.graph).encode()])
+        replace_file(filename, [late("writers.netron").to_netron(self.graph).encode()])
 
     def to_py(self) -> str:
         """Python code that builds this program through the public API."""
-        return _late("writers.python").to_python(self.graph)
+        return late("writers.python").to_python(self.graph)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, program) and program_text(self.graph) == program_text(other.graph)
@@ -310,7 +310,7 @@ def published(graph: Program | Callable[[], Program]) -> program:
     return made
 
 
-def _late(name: str) -> Any:
+def late(name: str) -> Any:
     """A module that running a program does not need."""
     return import_module(f"migraphx.{name}")
 

@@ -34,7 +34,7 @@ _DTYPES: dict[str, np.dtype | str] = {
     "uint2": "uint2",
     "fp4x2": np.dtype([("codes", np.uint8)]),
 }
-"""The names are those of ml_dtypes. Importing it takes 10 ms, which programs without such types need not wait for."""
+"""A text is a type of ml_dtypes, whose import takes 10 ms: programs without such types need not wait for it."""
 
 
 class NumpyTypes(Mapping[str, np.dtype]):
@@ -72,18 +72,19 @@ INTEGERS = SIGNED | UNSIGNED
 
 def to_numpy(name: str) -> np.dtype:
     """The NumPy dtype of a MIGraphX type name; ValueError for an unknown name."""
-    dtype = NUMPY_TYPES.get(name.removesuffix("_type"))
-    if dtype is None:
-        raise ValueError(f"unknown type {name!r}; the types are {', '.join(NUMPY_TYPES)}")
-    return dtype
+    plain = name.removesuffix("_type")
+    if plain not in _DTYPES:
+        raise ValueError(f"unknown type {name!r}; the types are {', '.join(_DTYPES)}")
+    return NUMPY_TYPES[plain]
 
 
 def from_numpy(dtype: np.typing.DTypeLike) -> str:
     """The MIGraphX type name of a NumPy dtype; ValueError where there is none."""
     dtype = np.dtype(dtype)
-    if dtype not in _NAMES:
-        _NAMES.update((found, name) for name, found in NUMPY_TYPES.items())
     name = _NAMES.get(dtype)
+    if name is None:
+        _NAMES.update((found, narrow) for narrow, found in NUMPY_TYPES.items())
+        name = _NAMES.get(dtype)
     if name is None:
         raise ValueError(f"no MIGraphX type for the NumPy dtype {dtype}")
     return name
