@@ -49,7 +49,7 @@ def save(task: Task) -> None:
     import migraphx
 
     program = migraphx.parse_onnx(str(task.folder / "model.onnx"))
-    program.compile(migraphx.get_target("cpu"))
+    program.compile(migraphx.get_target("cpu"), num_threads=task.threads)
     program.run(dict(zip(program.get_parameter_names(), load_inputs(task), strict=True)))
     migraphx.save(program, str(task.folder / "model.mxr"))
 
@@ -60,8 +60,8 @@ def measure(model: str, threads: int, rounds: int) -> list[dict[str, Any]]:
         tail = [model, folder, str(threads)]
         prepare = [sys.executable, "-m", "benchmarks.worker", "prepare", *tail, "--onnx"]
         subprocess.run(prepare, check=True, cwd=PROJECT, stdout=subprocess.DEVNULL)
-        own = [sys.executable, "-m", "benchmarks.startup", "--folder", folder, "--models", model]
-        subprocess.run(own, check=True, cwd=PROJECT)
+        own = ["--folder", folder, "--models", model, "--threads", str(threads)]
+        subprocess.run([sys.executable, "-m", "benchmarks.startup", *own], check=True, cwd=PROJECT)
         reports = []
         with np.load(Path(folder, "case.npz")) as arrays:
             want = arrays["answer"]
