@@ -40,9 +40,9 @@ from torch_migraphx.dynamo.strides import (
 from torch_migraphx.dynamo.weights_at_once import Fetch, weights_at_once
 from torch_migraphx.fx.any_size import for_any_size, numbers_below_zero, or_each_size
 from torch_migraphx.fx.border import not_held, opaque
-from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.concrete import concrete, is_symbolic
 from torch_migraphx.fx.decompose import decompositions
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.graph_info import described
 from torch_migraphx.fx.lasting import Lasting
 from torch_migraphx.fx.lower_graph import FallbackError, lower

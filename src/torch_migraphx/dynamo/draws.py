@@ -10,8 +10,8 @@ from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from torch_migraphx.fx.any_size_results import Places, numbers_of_sizes, sizes_of
-from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.decompose import reads_no_element
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.graph_info import called, draws, refusal, value_of
 from torch_migraphx.fx.graphs import copied
 from torch_migraphx.log import get_logger

@@ -23,16 +23,10 @@ import migraphx
 from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.any_size_results import is_number, results_of, sizes_of
 from torch_migraphx.fx.border import not_held
-from torch_migraphx.fx.builder import (
-    FAULTS,
-    REFUSES,
-    Builder,
-    LengthsByData,
-    UnsupportedError,
-    Value,
-    type_name,
-)
+from torch_migraphx.fx.builder import Builder, Value
 from torch_migraphx.fx.decompose import decompose
+from torch_migraphx.fx.dtypes import type_name
+from torch_migraphx.fx.errors import FAULTS, REFUSES, LengthsByData, UnsupportedError
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied

@@ -12,8 +12,8 @@ from torch import fx
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.concrete import expression_of
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.graph_info import value_of
 
 

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.devices import TYPES
-from torch_migraphx.fx import builder
+from torch_migraphx.fx.dtypes import TYPES as ENGINE_TYPES
 
 MKLDNN: torch.layout = vars(torch)["_mkldnn"]
 
@@ -56,7 +56,7 @@ def not_held(x: torch.Tensor, devices: Collection[str] = TYPES) -> str:
     why = foreign(x)
     if why:
         return why
-    if x.dtype not in builder.TYPES:
+    if x.dtype not in ENGINE_TYPES:
         return f"is {x.dtype}, a type that the engine does not have"
     if x.device.type not in devices:
         return f"is on {x.device.type}; the engine compiles for {', '.join(sorted(devices))}"

@@ -7,58 +7,15 @@ from functools import cache
 from itertools import count
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import torch
 from torch import fx
 
 import migraphx
+from torch_migraphx.fx.dtypes import DTYPES, to_numpy, type_name
+from torch_migraphx.fx.errors import LengthsByData, UnsupportedError
 
 Value = migraphx.instruction_ref
 Operand = Value | bool | int | float
-
-TYPES: dict[torch.dtype, str] = {
-    torch.bool: "bool",
-    torch.float16: "half",
-    torch.float32: "float",
-    torch.float64: "double",
-    torch.bfloat16: "bf16",
-    torch.uint8: "uint8",
-    torch.uint16: "uint16",
-    torch.uint32: "uint32",
-    torch.uint64: "uint64",
-    torch.int8: "int8",
-    torch.int16: "int16",
-    torch.int32: "int32",
-    torch.int64: "int64",
-}
-DTYPES: dict[str, torch.dtype] = {name: dtype for dtype, name in TYPES.items()}
-
-
-class UnsupportedError(NotImplementedError):
-    """The engine has no form for this operation or these arguments; it can run in torch."""
-
-
-REFUSES = (NotImplementedError, migraphx.OperatorError, migraphx.UnsupportedOperator, IndexError)
-"""What converters, shape rules and targets raise on purpose."""
-FAULTS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError)
-"""What a fault of the engine's raises while it compiles; a missing compiler or a full disk is none, and an error."""
-
-
-class LengthsByData(UnsupportedError):
-    """How long a result is depends on data; where that can be waited for, `found` are the instructions that tell it."""
-
-    def __init__(self, found: Sequence[Value] = ()) -> None:
-        super().__init__("how long its result is depends on the data")
-        self.found = list(found)
-
-
-def type_name(dtype: torch.dtype) -> str:
-    """MIGraphX's name of a torch dtype; UnsupportedError where it has none."""
-    name = TYPES.get(dtype)
-    if name is None:
-        raise UnsupportedError(f"the engine has no type for {dtype}")
-    return name
 
 
 def dtype_of(x: Operand) -> torch.dtype:
@@ -77,23 +34,6 @@ def lens(x: Operand) -> tuple[int, ...]:
 
 def rank(x: Operand) -> int:
     return len(lens(x))
-
-
-def shape_of(tensor: torch.Tensor, standard: bool = False) -> migraphx.shape:
-    """The engine's shape of a tensor, with its strides unless `standard`."""
-    sizes = [int(n) for n in tensor.shape]
-    if standard:
-        return migraphx.shape(type_name(tensor.dtype), sizes)
-    return migraphx.shape(type_name(tensor.dtype), sizes, list(tensor.stride()))
-
-
-def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor as an array, over the same memory where that is main memory, which the array keeps alive."""
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
-    if plain.dtype == torch.bfloat16:
-        return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    type_name(plain.dtype)
-    return plain.numpy()
 
 
 def common_dtype(*operands: Operand) -> torch.dtype:

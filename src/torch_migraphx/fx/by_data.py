@@ -13,7 +13,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 import migraphx
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.any_size import AnySize, for_data
-from torch_migraphx.fx.builder import UnsupportedError, shape_of
+from torch_migraphx.fx.dtypes import shape_of
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.graphs import copied, with_values
 from torch_migraphx.fx.inputs import Input, no_gradient
 from torch_migraphx.fx.mgx_module import ForInference

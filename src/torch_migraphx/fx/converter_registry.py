@@ -11,14 +11,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_map
 
-import migraphx
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of
+from torch_migraphx.fx.builder import Builder, Value
+from torch_migraphx.fx.errors import UnsupportedError
+from torch_migraphx.fx.mgx_instruction import MGXInstruction
 
 REQUIRED = inspect.Parameter.empty
 SAME_NAME = {"self": "input"}
@@ -75,40 +77,6 @@ class Converter:
         return self.function(b, **self.bind(args, kwargs))
 
 
-class MGXInstruction:
-    """A value as Torch-MIGraphX's converters have it: the instruction that computes it is `instr_ref`.
-
-    `torch_attr_value` is the weight that it stands for, if it stands for one. `qparams` is always None: tensors of
-    torch's quantized types do not reach the engine. `bool_output` is taken: comparisons give bool here in any case.
-    """
-
-    def __init__(
-        self,
-        instr_ref: Value,
-        qparams: None = None,
-        torch_attr_value: torch.Tensor | None = None,
-        bool_output: bool = False,
-    ) -> None:
-        self.instr_ref, self.qparams = instr_ref, qparams
-        self.torch_attr_value, self.bool_output = torch_attr_value, bool_output
-
-    def is_quantized(self) -> bool:
-        """Whether it has parameters of a quantization."""
-        return self.qparams is not None
-
-    def shape(self) -> migraphx.shape:
-        """The engine's shape."""
-        return self.instr_ref.shape()
-
-    def mgx_type(self) -> str:
-        """The engine's name of its type: `float_type`."""
-        return self.instr_ref.shape().type_string()
-
-    def torch_type(self) -> torch.dtype:
-        """Its torch dtype."""
-        return dtype_of(self.instr_ref)
-
-
 @dataclass(frozen=True)
 class UserConverter(Converter):
     """How a user's function converts one target: a function, or the modules of a class that stay whole.
@@ -141,6 +109,7 @@ def migraphx_converter(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if enabled:
+            import_module("torch_migraphx.fx.converters")  # it may take the place of one of them
             CONVERTERS[target] = UserConverter(target, (), function)
         return function
 

@@ -15,11 +15,13 @@ import migraphx
 import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.devices import TYPES, type_of
 from torch_migraphx.fx.border import not_held
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
+from torch_migraphx.fx.builder import Builder, Value, dtype_of, lens
 from torch_migraphx.fx.concrete import concrete, is_symbolic, known
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter_of, target_name
 from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.decompose import decompose
+from torch_migraphx.fx.dtypes import shape_of
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import described, is_python, origin_of, refusal, value_of
 from torch_migraphx.fx.graphs import copied, take_outputs_apart, with_values

@@ -11,7 +11,7 @@ from torch._C._dynamo.guards import TensorGuards
 import migraphx
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import has_own_operators, not_held
-from torch_migraphx.fx.builder import DTYPES
+from torch_migraphx.fx.dtypes import DTYPES
 
 
 def no_gradient(what: str) -> RuntimeError:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from torch_migraphx.fx.border import not_held
-from torch_migraphx.fx.builder import to_numpy
+from torch_migraphx.fx.dtypes import to_numpy
 
 
 class Lasting:

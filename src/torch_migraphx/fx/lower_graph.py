@@ -20,11 +20,13 @@ from torch.utils._pytree import tree_leaves
 import migraphx
 from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.border import first_not_held, not_held
-from torch_migraphx.fx.builder import FAULTS, REFUSES, LengthsByData, UnsupportedError, Value, type_name
+from torch_migraphx.fx.builder import Value
 from torch_migraphx.fx.by_data import waits_for_data
 from torch_migraphx.fx.converter_registry import converter_of
 from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.decompose import decompose
+from torch_migraphx.fx.dtypes import type_name
+from torch_migraphx.fx.errors import FAULTS, REFUSES, LengthsByData, UnsupportedError
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import BORDER, described, refusal
 from torch_migraphx.fx.graph_lines import compiled_graph, inputs_text

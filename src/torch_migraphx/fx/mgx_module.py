@@ -20,9 +20,9 @@ from torch.utils._pytree import tree_leaves
 import migraphx
 from migraphx import CompileOptions
 from torch_migraphx.devices import Place, on_device_of
-from torch_migraphx.fx.builder import DTYPES, to_numpy
-from torch_migraphx.fx.converter_registry import MGXInstruction
+from torch_migraphx.fx.dtypes import DTYPES, to_numpy
 from torch_migraphx.fx.inputs import Input, Inputs
+from torch_migraphx.fx.mgx_instruction import MGXInstruction
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import ModuleKeywords
 

@@ -13,7 +13,7 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from torch.torch_version import TorchVersion
 
 import migraphx
-from torch_migraphx.fx.builder import DTYPES, TYPES, type_name
+from torch_migraphx.fx.dtypes import DTYPES, TYPES, type_name
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -21,8 +21,8 @@ from torch_migraphx.dynamo.expected import expect
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.fx.any_size import or_each_size, takes
 from torch_migraphx.fx.any_size_in_place import AnySizeInPlace
-from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.decompose import decompose
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.lower_graph import FallbackError, lower
 from torch_migraphx.generation.caches import GrowingLayer, RoundedLayer, capacity, grow_in_place
 from torch_migraphx.generation.step import Inputs, only_for_some, symbolic, trace

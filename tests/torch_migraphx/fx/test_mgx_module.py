@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import migraphx
 from tests.limits import HANG
 from tests.tolerances import assert_close
+from tests.torch_migraphx.fx import in_a_process
 from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_to_mgx
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 
@@ -275,8 +276,10 @@ def test_pickle_deepcopy_and_state_dict(both):
             assert torch.equal(g, w)
 
 
-def test_a_spawned_process_takes_a_module(both):
-    child = multiprocessing.get_context("spawn").Process(target=both, args=(X, Y))
+def test_a_spawned_process_takes_a_module():
+    model = nn.Linear(4, 5).eval()
+    lowered = lower_to_mgx(model, [X], target="cpu")
+    child = multiprocessing.get_context("spawn").Process(target=in_a_process.run, args=(lowered, X, model(X).detach()))
     child.start()
     child.join(HANG)
     assert child.exitcode == 0

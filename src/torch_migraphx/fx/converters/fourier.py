@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, lens
+from torch_migraphx.fx.builder import Builder, Value, lens
 from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.fourier import DFT
 
 MOST = 4096

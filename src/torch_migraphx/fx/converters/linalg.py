@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.fx.node import has_side_effect
 
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, broadcast_sizes, dtype_of, lens, rank
+from torch_migraphx.fx.builder import Builder, Value, broadcast_sizes, dtype_of, lens, rank
 from torch_migraphx.fx.converter_registry import converter, existing, named
 from torch_migraphx.fx.eigen import EIG
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.graph_info import value_of
 
 aten = torch.ops.aten

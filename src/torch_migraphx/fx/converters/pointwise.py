@@ -11,16 +11,16 @@ import torch
 from torch_migraphx.fx.builder import (
     Builder,
     Operand,
-    UnsupportedError,
     Value,
     broadcast_sizes,
     common_dtype,
     dtype_of,
     float_dtype,
     lens,
-    type_name,
 )
 from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.dtypes import type_name
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.narrow import AS_FP8, MOST, SATURATES
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 

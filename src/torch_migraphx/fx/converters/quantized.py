@@ -18,8 +18,10 @@ import torch
 # It declares torch.ops.quantized_decomposed.
 import torch.ao.quantization.fx._decomposed
 
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, axis, dtype_of, lens, rank, type_name
+from torch_migraphx.fx.builder import Builder, Value, axis, dtype_of, lens, rank
 from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.dtypes import type_name
+from torch_migraphx.fx.errors import UnsupportedError
 
 aten = torch.ops.aten
 decomposed = torch.ops.quantized_decomposed

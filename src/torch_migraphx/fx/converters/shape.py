@@ -7,18 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_migraphx.fx.builder import (
-    Builder,
-    UnsupportedError,
-    Value,
-    axes,
-    axis,
-    common_dtype,
-    dtype_of,
-    lens,
-    rank,
-)
+from torch_migraphx.fx.builder import Builder, Value, axes, axis, common_dtype, dtype_of, lens, rank
 from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
 aten = torch.ops.aten
