@@ -24,7 +24,7 @@ def resnet50(models: Any) -> nn.Module:
 
 
 def densenet(models: Any) -> nn.Module:
-    return models.DenseNet(16, (2, 2, 2, 2), 32)
+    return models.DenseNet(16, (2, 1), 32)
 
 
 def mobilenet_v2(models: Any) -> nn.Module:
@@ -54,7 +54,7 @@ def vit_b_16(models: Any) -> nn.Module:
 
 
 def shufflenet_v2_x0_5(models: Any) -> nn.Module:
-    return models.ShuffleNetV2([2, 2, 2], [24, 48, 96, 192, 256])
+    return models.ShuffleNetV2([2, 1, 1], [24, 48, 96, 192, 256])
 
 
 BUILDERS: dict[str, Callable[[Any], nn.Module]] = {

@@ -9,14 +9,14 @@ import stat
 import subprocess
 import tempfile
 import time
-from argparse import SUPPRESS
+from argparse import SUPPRESS, Namespace
 from types import SimpleNamespace
 
 import pytest
 
 import migraphx
 from migraphx.driver.main import VERBS, build_parser
-from migraphx.driver.verbs import doctor
+from migraphx.driver.verbs import doctor, op
 from migraphx.ir.operation import DECLARED_LATE, OPERATIONS
 from migraphx.targets.common import cache
 from tests.driver.driving import drive, small
@@ -31,7 +31,8 @@ def test_op(capsys):
     assert data["inputs"] == 1 and data["attributes"] == [{"name": "axis", "type": "int", "default": 1}]
     assert "axis: int = 1" in drive(capsys, "op", "softmax").out
     for name in OPERATIONS:  # every default has a JSON form
-        assert drive(capsys, "op", name, "--json").data["name"] == name
+        described = op.run(Namespace(list=False, name=name)).rendered(as_json=True)
+        assert json.loads(described)["name"] == name
     answer = drive(capsys, "op", "sofmax")
     assert answer.code == 2 and "did you mean 'softmax'" in answer.err
 
@@ -49,6 +50,7 @@ def only(monkeypatch, *names):
 
 def test_doctor(capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))  # every entry of a cache is read
     answer = drive(capsys, "doctor", "--json")
     findings = {f["what"]: f for f in answer.data["findings"]}
     assert answer.code == 0 and not answer.data["faults"] and "vectors of" in findings["compiler"]["found"]
@@ -56,6 +58,7 @@ def test_doctor(capsys, monkeypatch, tmp_path):
     broken = drive(capsys, "doctor")
     assert broken.code == 1 and "no-such-compiler" in broken.out and "FAULT" in broken.out
     monkeypatch.delenv("CXX")
+    only(monkeypatch, "cache")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "file"))
     assert "cache: " in drive(capsys, "doctor").out
@@ -194,7 +197,8 @@ def test_bash_completes(capsys, tmp_path):
     assert completed(script, "migraphx-driver", "read", "--log-level", "d") == ["debug"]
 
 
-def test_every_verb_answers_json(capsys, tmp_path):
+def test_every_verb_answers_json(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))
     model, saved = small(tmp_path), tmp_path / "report.json"
     assert drive(capsys, "perf", model, "--ref", "-n", 5, "--json", "-o", saved).code == 0
     json.loads(saved.read_text())

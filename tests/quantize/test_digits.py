@@ -40,8 +40,8 @@ def float_model(digits: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.
         )  # fmt: skip
         optimizer = torch.optim.Adam(net.parameters(), 3e-3)
         with torch.enable_grad():
-            for _ in range(60):
-                loss = nn.functional.cross_entropy(net(x), y)
+            for k in range(60):
+                loss = nn.functional.cross_entropy(net(x[k % 4 :: 4]), y[k % 4 :: 4])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -117,14 +117,20 @@ def test_a_file_holds_the_graph() -> None:
     same(torch.load(file, weights_only=False)(some(1)), function(some(1)))
 
 
-def test_a_report_shows_the_graph() -> None:
+@pytest.fixture(scope="module")
+def elements() -> Any:
+    """The first case, and the report of how it was lowered."""
     report = Report("elements")
-    lower_to_mgx(CASES["elements"], [some(0)], target="ref", report=report)
+    return lower_to_mgx(CASES["elements"], [some(0)], target="ref", fallback="error", report=report), report
+
+
+def test_a_report_shows_the_graph(elements: Any) -> None:
+    _, report = elements
     assert "aten.index.Tensor" in str(report) and not any(g.in_torch for g in report.content.graphs)
 
 
-def test_wrong_inputs_are_refused() -> None:
-    lowered = lower_to_mgx(CASES["elements"], [some(0)], target="ref", fallback="error")
+def test_wrong_inputs_are_refused(elements: Any) -> None:
+    lowered, _ = elements
     with pytest.raises(ValueError, match=r"must be torch\.float32 \[3, 4\]"):
         lowered(torch.zeros(2, 4))
     with pytest.raises(TypeError, match=r"must be torch\.float32"):

@@ -12,8 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from tests.tolerances import assert_close
 from torch_migraphx.fx import lower_to_mgx
-from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.converter_registry import CONVERTERS
+from torch_migraphx.fx.errors import UnsupportedError
 
 LINEAR = nn.Linear(4, 4)
 
@@ -55,24 +55,19 @@ def check(fast: Any, function: Any) -> None:
                 assert_close(got.numpy(), want.numpy(), scale=8)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_lower(name: str) -> None:
-    lowered = lower_to_mgx(CASES[name], [torch.randn(3, 4)], target="ref", use_aten=True, fallback="error")
-    check(lowered, CASES[name])
+def every(x: torch.Tensor) -> Any:
+    """All of them as one model: torch.export takes longer for each than all else."""
+    return {name: function(x) for name, function in CASES.items()}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_compile(name: str) -> None:
+def test_lower() -> None:
+    check(lower_to_mgx(every, [torch.randn(3, 4)], target="cpu", use_aten=True, fallback="error"), every)
+
+
+def test_compile() -> None:
     torch._dynamo.reset()
     options: Any = {"target": "ref", "fallback": "error"}
-    check(torch.compile(CASES[name], backend="migraphx", options=options), CASES[name])
-
-
-def test_on_cpu() -> None:
-    def function(x: torch.Tensor) -> Any:
-        return either(x), until(x), running(x), each_row(x)
-
-    check(lower_to_mgx(function, [torch.randn(3, 4)], target="cpu", use_aten=True, fallback="error"), function)
+    check(torch.compile(every, backend="migraphx", options=options), every)
 
 
 def test_a_branch_that_the_engine_cannot_take_stays_in_torch_whole(caplog: Any) -> None:

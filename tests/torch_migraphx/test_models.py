@@ -13,7 +13,7 @@ from tests.shallow import shallow
 from tests.tolerances import MODEL_ERROR, TRAINED, assert_each
 from torch_migraphx.fx import lower_to_mgx
 
-BERT = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+BERT = {"vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 TOKENS, PICTURE = (100, (1, 16)), (1, 3, 64, 64)
 
 
@@ -57,7 +57,8 @@ def llama():
 
 def t5():
     library = import_transformers()
-    config = library.T5Config(vocab_size=100, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2)
+    layers = {"num_layers": 2, "num_decoder_layers": 1}  # the second reads the positions that the first computes
+    config = library.T5Config(vocab_size=100, d_model=32, d_kv=16, d_ff=64, num_heads=2, **layers)
     model = library.T5ForConditionalGeneration(config)
     return First(model, "input_ids", "decoder_input_ids", use_cache=False)
 

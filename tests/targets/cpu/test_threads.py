@@ -51,10 +51,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 
 def run(body: str, first: str = "", threads: int = 2, prefix: tuple[str, ...] = (), **environment: str) -> str:
-    return execute(PROGRAM.format(first=first, threads=threads, hang=HANG) + body, prefix, **environment)
-
-
-def execute(script: str, prefix: tuple[str, ...] = (), **environment: str) -> str:
+    script = PROGRAM.format(first=first, threads=threads, hang=HANG) + body
     given = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
     command = [*prefix, sys.executable, "-c", script]
     done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=HANG, check=False)
@@ -62,15 +59,18 @@ def execute(script: str, prefix: tuple[str, ...] = (), **environment: str) -> st
     return done.stdout
 
 
-@pytest.mark.parametrize("first", ["", "import torch; torch.ones(999, 999) @ torch.ones(999, 999)"])
-def test_a_forked_child_runs(first: str) -> None:
-    """libgomp waits for ever for the pool that a fork leaves behind."""
-    run("forked(again)\nforked(lambda: (again(), forked(again)))\nagain()", first)
+FORKS = """
+forked(again)
+forked(lambda: (again(), forked(again)))
+again()
+"""
 
 
-def test_a_thread_forks_and_a_child_starts_threads() -> None:
+def test_forked_children_run() -> None:
+    """libgomp waits for ever for the pool that a fork leaves behind: where the first thread forks, and another."""
     run(
-        """
+        FORKS
+        + """
 def many():
     started = [threading.Thread(target=again) for _ in range(4)]
     [t.start() for t in started]
@@ -85,19 +85,27 @@ again()
     )
 
 
-def test_torch_says_how_many_threads() -> None:
+def test_torch_says_how_many_threads_and_forks_with_its_pool() -> None:
     first = "import torch; torch.set_num_threads(1); before = len(os.listdir('/proc/self/task'))"
-    body = "print(tasks(before) - before)\ntorch.set_num_threads(2)\nagain()\nprint(tasks(before + 1) - before)"
-    assert run(body, first, threads=0, OMP_NUM_THREADS="2").split() == ["0", "1"]
+    body = """
+print(tasks(before) - before)
+torch.set_num_threads(2)
+again()
+print(tasks(before + 1) - before)
+torch.ones(999, 999) @ torch.ones(999, 999)
+"""
+    assert run(body + FORKS, first, threads=0, OMP_NUM_THREADS="2").split() == ["0", "1"]
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_affinity() -> None:
+def test_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     count = "from migraphx.targets.cpu.threads import available; print(available())"
     one = run(count, threads=0, prefix=("taskset", "-c", str(min(os.sched_getaffinity(0)))), OMP_NUM_THREADS="")
     assert int(one) == 1
-    assert int(execute(count, OMP_NUM_THREADS="")) >= 2
-    assert int(execute(count, OMP_NUM_THREADS="3,1")) == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    assert threads.available() >= 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,1")
+    assert threads.available() == 3
 
 
 def test_more_threads_than_cores() -> None:
@@ -154,13 +162,18 @@ def test_a_folder_called_torch_is_not_torch():
 
 
 def test_torch_s_pool_is_taken_where_others_are_loaded_too():
-    """scikit-learn's wheel has one, for which its Python is not needed; where a build has none, it brings another."""
-    wheel = importlib.util.find_spec("sklearn")
-    assert wheel is not None and wheel.origin is not None
-    pools = sorted(Path(wheel.origin).parents[1].glob("scikit_learn.libs/libgomp*"))
-    first = f"import ctypes; ctypes.CDLL({str(pools[0])!r})" if pools else "import sklearn.tree"
+    """Wheels of scikit-learn and torch have one, for which no Python of theirs is needed; builds may have none."""
+    sklearn, torch = brings("sklearn.tree", "scikit_learn.libs"), brings("torch", "torch/lib")
     code = (
-        f"{first}; import torch, migraphx.targets.cpu.threads as t;"
+        f"import ctypes; {sklearn}; {torch}; import migraphx.targets.cpu.threads as t;"
         "paths = t._loaded(); assert len(paths) > 1, paths; assert '/torch/lib/' in t.runtime().path, paths"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def brings(module: str, folder: str) -> str:
+    """What loads the OpenMP runtime that a package brings."""
+    package = importlib.util.find_spec(module.partition(".")[0])
+    assert package is not None and package.origin is not None
+    pools = sorted(Path(package.origin).parents[1].glob(f"{folder}/libgomp*"))
+    return f"ctypes.CDLL({str(pools[0])!r})" if pools else f"import {module}"

@@ -116,13 +116,14 @@ def test_a_source_that_needs_the_library_of_cpp(cache: Path) -> None:
 
 
 def test_damaged_entries_are_made_anew(tmp_path: Path) -> None:
-    """In caches of their own, by two processes: the loader keeps mapped what this one has loaded."""
-    caches = [tmp_path / damage for damage in ("truncate", "flip", "empty", "seal")]
+    """In caches of their own, by other processes: the loader keeps mapped what this one has loaded."""
+    whole, *caches = (tmp_path / damage for damage in ("whole", "truncate", "flip", "empty", "seal"))
     each = "import os, sys\nfor os.environ['OPENMGX_CACHE'] in sys.argv[1:]:\n" + indent(SCRIPT.format(n=7), "    ")
-    command = [sys.executable, "-c", each, *map(str, caches)]
+    command = [sys.executable, "-c", each]
     environment = os.environ | {"PYTHONPATH": pythonpath()}
-    subprocess.run(command, check=True, env=environment)
+    subprocess.run([*command, whole], check=True, env=environment)
     for cache in caches:
+        shutil.copytree(whole, cache)
         (entry,) = cache.glob("*.so")
         data = bytearray(entry.read_bytes())
         data[len(data) // 2] ^= 1
@@ -130,7 +131,7 @@ def test_damaged_entries_are_made_anew(tmp_path: Path) -> None:
             entry.with_name(entry.name + ".sha256").unlink()
         else:
             entry.write_bytes({"truncate": data[: len(data) // 2], "flip": data, "empty": b""}[cache.name])
-    subprocess.run(command, check=True, env=environment)
+    subprocess.run([*command, *caches], check=True, env=environment)
     for cache in caches:
         (entry,) = cache.glob("*.so")
         seal = entry.with_name(entry.name + ".sha256").read_text().split()[-1]
@@ -248,8 +249,8 @@ def test_a_compilation_that_is_ended(tmp_path: Path, cache: Path, monkeypatch: p
 def test_two_processes_compile_the_same_model(cache: Path) -> None:
     command = [sys.executable, "-c", SCRIPT.format(n=77)]
     environment = os.environ | {"PYTHONPATH": pythonpath()}
-    running = [subprocess.Popen(command, env=environment) for _ in range(3)]
-    assert [p.wait(HANG) for p in running] == [0, 0, 0]
+    running = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    assert [p.wait(HANG) for p in running] == [0, 0]
     assert len(list(cache.glob("*.so"))) == 1
     assert not list(cache.glob("*.new"))
 

@@ -29,6 +29,7 @@ from migraphx.targets.common.scratch import scratch
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from tests.targets.gpu.kept import KEPT, quick
 from tests.targets.gpu.memory import Memory
+from tests.targets.gpu.quick_operators import shortened
 
 MISSING = object()
 
@@ -82,7 +83,7 @@ def _language() -> list[tuple[Any, str, Any]]:
     changed = _triton_patch(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     found = [(place, name, quick(vars(place)[name])) for place, name, _ in changed._changes]
     changed.restore()
-    return found
+    return [(place, name, shortened(name, call) if place is tl.tensor else call) for place, name, call in found]
 
 
 # ---- where the interpreter itself is wrong, or slow ----

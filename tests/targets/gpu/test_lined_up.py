@@ -27,8 +27,7 @@ def weight(*lens: int) -> np.ndarray:
     return RNG.standard_normal(lens).astype(np.float32)
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3])
-@pytest.mark.parametrize("type", ["int8", "half", "bf16"])
+@pytest.mark.parametrize(("type", "channels"), [("int8", 1), ("int8", 3), ("half", 2), ("half", 3), ("bf16", 1)])
 def test_windows_lined_up(type: str, channels: int, always: Callable[..., None]) -> None:
     """Few channels: a copy with zeros round each image, where rows of windows are vectors; what follows is not seen."""
     always(Config("lined", 16, 16, 32))
@@ -37,12 +36,15 @@ def test_windows_lined_up(type: str, channels: int, always: Callable[..., None])
         x[0, 0, 4, 6], x[1, -1, 0, 12], x[1, 0, 8, 0] = np.nan, np.inf, -np.inf
     x, w = ((10 * a if type == "int8" else a).astype(dtypes.to_numpy(type)) for a in (x, w))
     operator = "quant_convolution" if type == "int8" else "convolution"
-    for stride, padding in (((2, 2), (1, 3, 2, 0)), ((1, 3), (0, 0)), ((1, 1), (2, 2))):
+    layouts = Shape(type, x.shape), permuted(type, x.shape, (0, 2, 3, 1))
+    for stride, padding, shapes in (
+        ((2, 2), (1, 3, 2, 0), layouts), ((1, 3), (0, 0), layouts[channels % 2 :][:1]), ((1, 1), (2, 2), layouts[:1]),
+    ):  # fmt: skip
 
         def build(b: Builder, x: Instruction, s=stride, p=padding) -> Instruction:
             return getattr(b, operator)(x, b.literal(w), stride=s, padding=p)
 
-        for shape in (Shape(type, x.shape), permuted(type, x.shape, (0, 2, 3, 1))):
+        for shape in shapes:
             made = check(built(build, shape), {"x0": x}, scale=4)
             assert [s.kernel for s in made.executable.steps][:2] == ["pad", operator]
 

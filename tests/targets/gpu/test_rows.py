@@ -45,7 +45,7 @@ TILES = {
 def test_rows_between_vectors(tiles: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but a row's own elements is read and written, whichever rows are neighbours."""
     as_planned(TILES[tiles], monkeypatch)
-    x, own = Shape("half", (19, length)), Shape("half", (length,))
+    x, own = Shape("half", (9, length)), Shape("half", (length,))  # rows begin at each place of a vector
     for build, shapes in (
         (softmax(1), (x,)), (layer_norm, (x, own, own)), (norm_of_sum, (x, x)), (mean, (x,)), (widened, (x,)),
     ):  # fmt: skip

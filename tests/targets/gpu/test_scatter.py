@@ -13,6 +13,9 @@ from tests.targets.gpu.test_indexing import indices, random
 pytestmark = pytest.mark.usefixtures("everywhere")
 
 HOWS = ("none", "add", "mul", "min", "max")
+TYPES = ("float", "half", "bf16", "double", "int8", "uint64", "bool", "fp8e5m2", "int4")
+CASES = [(h, t) for h in HOWS for t in TYPES if h in ("add", "max") or t in ("float", "int8", "bool")]
+"""Each way of each kind of number, each type where it is added and compared."""
 
 
 @pytest.fixture(params=["few", "many"])
@@ -29,8 +32,7 @@ def compare(op, data, given, updates, **attributes):
     check(made, {"x0": data, "x1": given, "x2": updates}, scale=4)
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("type", ["float", "half", "bf16", "double", "int8", "uint64", "bool", "fp8e5m2", "int4"])
+@pytest.mark.parametrize(("how", "type"), CASES)
 def test_equal_indices_are_taken_in_order(how, type, count):
     data, updates = random(type, (4, 9)), random(type, (5, 9), 2)
     compare(f"scatter_{how}", data, indices((5, 9), 4), updates, axis=0)

@@ -44,7 +44,10 @@ def test_perf_times_each_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert report["target"] == "gpu" and len(report["steps"]) >= 2 and all(s["kernel"] for s in report["steps"])
 
 
-def test_explain_and_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_and_doctor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))  # doctor reads every entry
     answer = drive(capsys, "explain", small(tmp_path), "--gpu")
     assert answer.code == 0, answer.err
     answer = drive(capsys, "doctor")

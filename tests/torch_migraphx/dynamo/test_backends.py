@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -12,8 +13,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo.backends import registry
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import torch_migraphx.dynamo
+from tests.limits import HANG
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends, migraphx_pretraced_backend
 
@@ -61,7 +65,7 @@ def test_inference(backend, caplog):
 def test_a_process_that_imports_torch_alone():
     """The backend is found, with no torchao, whose absence has one message; the log says once whose the backward is."""
     code = (
-        "import sys; sys.modules['torchao'] = None\n"
+        "import gc, sys; gc.disable(); sys.modules['torchao'] = None\n"
         "import torch; m = torch.nn.Linear(4, 5); x = torch.ones(2, 4)\n"
         "c = torch.compile(m, backend='migraphx', options={'target': 'ref'})\n"
         "with torch.no_grad(): assert torch.allclose(c(x), m(x))\n"
@@ -467,26 +471,21 @@ def test_threads():
     assert not failures
 
 
-def test_threads_look_up_registered_backends():
+def test_threads_look_up_registered_backends(monkeypatch):
     """Torch's own Dynamo does not always bear threads that compile at once (2.11 crashes): they look up alone."""
-    program = """
-import threading, torch_migraphx.dynamo
-from torch._dynamo.backends.registry import lookup_backend
-torch_migraphx.dynamo.register()
-torch_migraphx.dynamo.register()  # somebody else's
-together, failures = threading.Barrier(4), []
-def work():
-    together.wait()
-    try:
+    for table in ("_BACKENDS", "_COMPILER_FNS"):  # as in a process that has looked up none
+        monkeypatch.setattr(registry, table, {})
+    torch_migraphx.dynamo.register()
+    torch_migraphx.dynamo.register()  # somebody else's
+    together = threading.Barrier(4)
+
+    def work(_):
+        together.wait(HANG)
         for name, backend in torch_migraphx.dynamo.BACKENDS.items():
-            assert lookup_backend(name) is backend
-    except BaseException as error:
-        failures.append(error)
-threads = [threading.Thread(target=work) for _ in range(4)]
-[t.start() for t in threads], [t.join() for t in threads]
-assert not failures, failures
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
+            assert registry.lookup_backend(name) is backend
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
 
 
 def test_pretraced():

@@ -81,7 +81,7 @@ def test_gradients_of_grouped_queries():
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("cache", "dynamic"), [("static", None), (None, None), (None, True)])
+@pytest.mark.parametrize(("cache", "dynamic"), [("static", None), (None, True)])
 def test_llama_generates_what_eager_does(cache, dynamic, caplog):
     pytest.importorskip("transformers")
     library = import_transformers()
@@ -100,11 +100,11 @@ def test_llama_generates_what_eager_does(cache, dynamic, caplog):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_mamba(caplog):
-    """Its scan is made of vmap; its layers meet tensors that belong to a transform."""
+    """Its scan is made of vmap; its layers meet tensors that belong to a transform. Dynamo traces each token."""
     pytest.importorskip("transformers")
     library = import_transformers()
     model = library.MambaForCausalLM(library.MambaConfig(**SMALL, state_size=4)).eval()
-    ids = torch.randint(0, 50, (1, 7))
+    ids = torch.randint(0, 50, (1, 3))
     fast = torch.compile(model, backend="migraphx", options=REF)
     with torch.no_grad(), caplog.at_level(logging.INFO, "torch_migraphx"):
         assert_close(fast(ids).logits.numpy(), model(ids).logits.numpy(), scale=16)

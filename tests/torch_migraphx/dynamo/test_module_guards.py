@@ -86,10 +86,10 @@ WRITES = {
     "training": lambda b: b.drop.train(),
     "mode": lambda b: b.norm.train(),
     "parameter": lambda b: setattr(b.linear, "weight", nn.Parameter(torch.ones(8, 8))),
-    "another layer": lambda b: setattr(b, "linear", nn.Linear(8, 8, bias=False)),
     "no parameter": lambda b: setattr(b.linear, "bias", None),
     "dictionary": lambda b: b.linear._parameters.__setitem__("bias", nn.Parameter(torch.ones(8))),
-    "a dictionary's own": lambda b: b.__dict__.__setitem__("_buffers", {"offset": torch.ones(8)}),
+    "another layer": lambda b: setattr(b, "linear", nn.Linear(8, 8, bias=False)),
+    "a dictionary's own": lambda b: b.__dict__.__setitem__("_buffers", {"offset": torch.zeros(8)}),
     "order in memory": lambda b: setattr(b.linear.weight, "data", b.linear.weight.data.t()),
     "buffer": lambda b: setattr(b, "offset", torch.ones(8)),
     "module": lambda b: setattr(b, "norm", nn.LayerNorm(8)),
@@ -98,15 +98,17 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_every_change_is_seen(write):
+@pytest.mark.parametrize("names", [[*WRITES][k : k + 5] for k in range(0, len(WRITES), 5)])
+def test_every_change_is_seen(names):
+    """One after the other, fewer of them than Dynamo compiles a function anew."""
     m = model(2)
     fast = torch.compile(m, backend=backend)
     same(fast, m)
-    before = m(X)
-    write(m[1])
-    assert not torch.equal(before, m(X))
-    same(fast, m)
+    for name in names:
+        before = m(X)
+        WRITES[name](m[1])
+        assert not torch.equal(before, m(X)), name
+        same(fast, m)
 
 
 def test_a_change_of_a_class_is_seen():

@@ -83,19 +83,20 @@ def test_the_workflow_of_the_documents(options):
         assert (want - model(x)).norm() < 0.05 * model(x).norm()
 
 
-def test_resnet18_is_one_program_of_integers():
+def test_a_resnet_is_one_program_of_integers():
     torch.manual_seed(0)
-    model = randomize(import_torchvision().models.resnet18(weights=None)).eval()
+    resnet = import_torchvision().models.resnet
+    model = randomize(resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1])).eval()
     x = torch.randn(1, 3, 32, 32)
     quantized = calibrated(model, x)
     lowered = lower_to_mgx(quantized, [x], fallback="error")
     found = kernels(lowered)
-    assert (found["quant_convolution"], found["quant_dot"], found["convolution"], found["dot"]) == (20, 1, 0, 0)
+    assert (found["quant_convolution"], found["quant_dot"], found["convolution"], found["dot"]) == (12, 1, 0, 0)
     exact = lower_to_mgx(quantized, [x], target="ref", suppress_accuracy_check=True)
     with torch.no_grad():
         assert (lowered(x) - exact(x)).norm() < 0.02 * exact(x).norm()
         # Torch multiplies floats: some codes lie on the other side of a rounding, and the layers behind spread that,
-        # until it costs what quantizing does. Its own answers in float and in double are 3.4 % apart here.
+        # until it costs what quantizing does: its own answers in float and in double may be some percent apart.
         assert (lowered(x) - quantized(x)).norm() < 1.5 * (model(x) - quantized(x)).norm()
         assert (lowered(x) - model(x)).norm() < 0.05 * model(x).norm()
 

@@ -1,6 +1,7 @@
 """Outputs lie in memory as eager's: Dynamo's fake tensors promise it, and a caller may view them by it."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from tests.tolerances import assert_close
 KERNEL = torch.ones(4, 3, 3, 3) / 27
 
 
-def outputs(x: Tensor, image: Tensor) -> list[Tensor]:
-    """Permuted, cut, stepped through, expanded, diagonal, channels last: each of memory of its own."""
+def of_a_matrix(x: Tensor, image: Tensor) -> list[Tensor]:
+    """Permuted, cut, stepped through, expanded, diagonal: each of memory of its own."""
     return [
         (x + 1).t(),
         (x + 2)[:, ::2],
@@ -26,6 +27,12 @@ def outputs(x: Tensor, image: Tensor) -> list[Tensor]:
         (x + 8).unfold(1, 3, 2),
         (x + 9).chunk(2, 1)[1],
         (x + 10).t().cumsum(0),
+    ]
+
+
+def of_an_image(x: Tensor, image: Tensor) -> list[Tensor]:
+    """Channels last, and turned."""
+    return [
         F.conv2d(image, KERNEL),
         F.gelu(image).permute(0, 2, 3, 1),
         image.permute(2, 0, 1, 3) * 2,
@@ -43,9 +50,14 @@ def in_torch(x: Tensor, image: Tensor) -> list[Tensor]:
     return [torch.special.i1(F.conv2d(image, KERNEL)), torch.special.i1((x + 1).t()), torch.special.i1(x.t() * 2).t()]
 
 
-@pytest.mark.parametrize("function", [outputs, in_torch])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
+@pytest.mark.parametrize(
+    ("function", "dynamic", "grad"),
+    [
+        *product([of_a_matrix, of_an_image], [False, True], [False, True]),
+        (in_torch, False, False),
+        (in_torch, True, True),
+    ],
+)
 def test_strides_are_those_of_eager(function: Callable[..., list[Tensor]], dynamic: bool, grad: bool) -> None:
     torch._dynamo.reset()
     fast = torch.compile(function, backend="migraphx", options={"target": "ref"}, dynamic=dynamic)
@@ -90,9 +102,10 @@ def by_places(x: Tensor) -> list[Tensor]:
     ]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["rows", "columns"])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
+@pytest.mark.parametrize(
+    ("order", "grad", "dynamic"),
+    [((0, 1), False, True), ((0, 1), True, False), ((1, 0), False, False), ((1, 0), True, True)],
+)
 def test_places_in_memory(order: tuple[int, int], grad: bool, dynamic: bool, caplog: pytest.LogCaptureFixture) -> None:
     torch._dynamo.reset()
     fast = torch.compile(by_places, backend="migraphx", options={"target": "ref"}, dynamic=dynamic)

@@ -16,9 +16,9 @@ from torch_migraphx.fx.inputs import Alike
 
 WEIGHTS = (
     "parameter",
-    "another layer",
     "no parameter",
     "dictionary",
+    "another layer",
     "a dictionary's own",
     "order in memory",
     "buffer",
@@ -123,14 +123,15 @@ def with_weights_compiled_in() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("made", [with_weights_compiled_in, with_weights_as_inputs])
-@pytest.mark.parametrize("write", [WRITES[name] for name in WEIGHTS], ids=WEIGHTS)
-def test_another_weight_is_seen(write, made, fetched):
+@pytest.mark.parametrize("names", [WEIGHTS[:4], WEIGHTS[4:]])
+def test_another_weight_is_seen(names, made, fetched):
     m, fast = made()
     same(fast, m)
-    before = m(X)
-    write(m[1])
-    assert not torch.equal(before, m(X))
-    same(fast, m)
+    for name in names:
+        before = m(X)
+        WRITES[name](m[1])
+        assert not torch.equal(before, m(X)), name
+        same(fast, m)
     assert fetched
 
 

@@ -291,7 +291,7 @@ def test_threads_that_write_while_others_call(way):
             Watch([weight], way).clean()
 
     def write(row: int) -> None:
-        for n in range(50):
+        for n in range(20):
             watch = Watch([weight], way)
             weight.numpy()[row, n] = n + 1
             if watch.clean() or watch.changed() != {0}:

@@ -27,6 +27,11 @@ def llama() -> Any:
     return library.LlamaForCausalLM(library.LlamaConfig(**SMALL))
 
 
+def one_layer() -> Any:
+    """For what layers have no part in."""
+    return library.LlamaForCausalLM(library.LlamaConfig(**{**SMALL, "num_hidden_layers": 1}))
+
+
 def qwen() -> Any:
     """Queries and keys are normed; the table of tokens is the matrix of logits too."""
     return library.Qwen3ForCausalLM(library.Qwen3Config(**SMALL, head_dim=8, tie_word_embeddings=True))
@@ -68,7 +73,7 @@ def prompt(batch: int, tokens: int) -> dict[str, torch.Tensor]:
 
 def answers(model: Any, given: dict[str, torch.Tensor], **arguments: Any) -> torch.Tensor:
     torch.manual_seed(1)
-    return model.generate(**given, **{"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0, **arguments})
+    return model.generate(**given, **{"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, **arguments})
 
 
 @pytest.mark.parametrize("make", [qwen, gpt2, sliding])
@@ -77,8 +82,7 @@ def test_tokens_are_those_of_eager(make):
     model, own = pair(make, target="ref")
     for given in (prompt(1, 5), prompt(2, 9)):
         assert torch.equal(answers(own, given), answers(model, given))
-        assert torch.equal(answers(own, given, do_sample=True), answers(model, given, do_sample=True))
-        static = {"cache_implementation": "static", "disable_compile": True}
+        static = {"cache_implementation": "static", "disable_compile": True, "do_sample": True}
         assert torch.equal(answers(own, given, **static), answers(model, given, **static))
         assert len(own.forward._runners) == 1 or not given["attention_mask"].all() or make is sliding
 
@@ -93,7 +97,7 @@ def test_a_mixture_of_experts():
 
 def test_weights_of_4_bits_are_one_program_too():
     """The oracle is eager with weights that are rounded here: 32 along the depth share the largest magnitude over 7."""
-    model, own = pair(llama, int4_weights=True)
+    model, own = pair(one_layer, int4_weights=True)
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, torch.nn.Linear) and module.in_features % 32 == 0:
@@ -184,17 +188,17 @@ def test_a_fault_is_no_refusal(monkeypatch):
         raise KeyError("a fault of ours")
 
     monkeypatch.setattr(any_size, "_lengths", faulty)
-    _, own = pair(llama)
+    _, own = pair(one_layer)
     with pytest.raises(KeyError, match="a fault of ours"):
         answers(own, prompt(1, 3))
 
 
 def test_a_cache_that_is_full_grows(monkeypatch):
     monkeypatch.setattr("torch_migraphx.generation.caches.BLOCK", 64)
-    model, own = pair(llama, target="ref")
+    model, own = pair(one_layer, target="ref")
     given = prompt(1, 61)
     mine = own.generate(**given, max_new_tokens=6, do_sample=False, pad_token_id=0, return_dict_in_generate=True)
-    assert torch.equal(mine.sequences, answers(model, given))
+    assert torch.equal(mine.sequences, answers(model, given, max_new_tokens=6))
     assert mine.past_key_values.layers[0]._key_buffer.shape[2] == 128
 
 
@@ -214,23 +218,23 @@ def test_a_step_writes_to_the_cache_in_place():
 
 
 def test_weights_that_change_are_seen():
-    model, own = pair(llama, target="ref")
+    model, own = pair(one_layer, target="ref")
     given = prompt(1, 4)
     assert torch.equal(answers(own, given), answers(model, given))
     with torch.no_grad():
         for m in (model, own):
             m.model.layers[0].mlp.down_proj.weight.mul_(-3)
-            m.model.layers[1].self_attn.v_proj.weight = torch.nn.Parameter(
-                m.model.layers[1].self_attn.v_proj.weight * 2
-            )
+            attention = m.model.layers[0].self_attn
+            attention.v_proj.weight = torch.nn.Parameter(attention.v_proj.weight * 2)
     assert torch.equal(answers(own, given), answers(model, given))
 
 
 @pytest.mark.usefixtures("own_objects")
 def test_programs_that_are_forgotten_are_let_go():
-    model, own = pair(llama, target="ref", max_specialisations=2)
+    model, own = pair(one_layer, target="ref", max_specialisations=2)
     for batch in (1, 2, 3):
-        assert torch.equal(answers(own, prompt(batch, 5)), answers(model, prompt(batch, 5)))
+        given = prompt(batch, 5)
+        assert torch.equal(answers(own, given, max_new_tokens=2), answers(model, given, max_new_tokens=2))
     assert own.forward.compiled == 6
     gc.collect()
     assert len(own.forward._programs) == 2

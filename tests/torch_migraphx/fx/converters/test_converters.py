@@ -1,6 +1,7 @@
 """Every converter, in every dialect it serves, against what torch itself computes."""
 
 import logging
+from collections.abc import Iterable
 from operator import getitem
 from typing import Any
 
@@ -20,12 +21,14 @@ from tests.torch_migraphx.fx.converters.samples_linalg import LINALG
 from tests.torch_migraphx.fx.converters.samples_quantized import QUANTIZED
 from tests.torch_migraphx.fx.converters.samples_special import SPECIAL
 from torch_migraphx.fx import converters  # noqa: F401  # fills CONVERTERS
-from torch_migraphx.fx.builder import to_numpy
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter, existing, target_name
+from torch_migraphx.fx.dtypes import to_numpy
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 from torch_migraphx.options import Options
 
+Call = tuple[Any, dict[str, Any]]
+"""An operator and its arguments."""
 REF = Options(target="ref")
 UNCOMPARED = {"eig": 2, "_scaled_dot_product_attention_math": 1, "mkldnn_rnn_layer": 3, "_linalg_eigh": 1}
 """How many results are compared: those behind are for a backward and are not computed, or have signs of their own."""
@@ -56,39 +59,50 @@ def arguments(target: Any, sample: dict[str, Any]) -> dict[str, Any] | None:
     return {own[k]: v for k, v in sample.items()} if sample.keys() <= own.keys() else None
 
 
-def graph_of(target: Any, kwargs: dict[str, Any]) -> tuple[fx.GraphModule, list[torch.Tensor]]:
-    """A graph of one call whose tensor arguments are inputs."""
-    leaves, spec = tree_flatten(kwargs)
-    graph, tensors, args = fx.Graph(), [], []
-    for leaf in leaves:
-        args.append(graph.placeholder(f"x{len(tensors)}") if isinstance(leaf, torch.Tensor) else leaf)
-        tensors += [leaf] if isinstance(leaf, torch.Tensor) else []
-    call = graph.call_function(target, (), tree_unflatten(args, spec))
-    result = target(**kwargs)
-    count = len(result) if isinstance(result, tuple | list) else 0
-    name = target_name(target).split(".")[1]
-    kept = UNCOMPARED.get(name, count)
-    graph.output(tuple(graph.call_function(getitem, (call, k)) for k in range(kept)) if count else call)
-    return fx.GraphModule({}, graph), tensors
-
-
-def run(target: Any, kwargs: dict[str, Any], caplog: Any) -> None:
-    gm, tensors = graph_of(target, kwargs)
-    with torch.no_grad():
-        want = gm(*[t.clone() for t in tensors])
-        lowered = lower(gm, tensors, REF)
-        assert not caplog.records, caplog.text
-        got = lowered(*tensors)
-    wants, gots = (list(x) if isinstance(x, tuple | list) else [x] for x in (want, got))
-    assert len(wants) == len(gots)
-    for g, w in zip(gots, wants, strict=True):
-        if not isinstance(w, torch.Tensor):
-            assert g == w
+def calls(target: Any) -> list[Call]:
+    """The samples that fit the target."""
+    found = []
+    for sample in samples(target):
+        kwargs = arguments(target, sample)
+        if kwargs is None:
             continue
-        name = target_name(target).split(".")[1]
-        assert (g.dtype == w.dtype or name in MISDECLARED) and g.shape == w.shape
-        if name not in UNINITIALISED:
-            assert_close(to_numpy(g), to_numpy(w.contiguous()), precision(target), scale=4)
+        try:
+            target(**{k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()})
+        except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
+            continue  # not for this overload: a tensor where it wants a number, the reverse, another rank
+        found.append((target, kwargs))
+    return found
+
+
+def graph_of(calls: Iterable[Call]) -> tuple[fx.GraphModule, list[torch.Tensor], list[Any]]:
+    """A graph of the calls, whose tensor arguments are its inputs; those; and which operator gives each output."""
+    graph, tensors, outputs, operators = fx.Graph(), list[torch.Tensor](), list[fx.Node](), list[Any]()
+    for target, kwargs in calls:
+        leaves, spec = tree_flatten(kwargs)
+        args = []
+        for leaf in leaves:
+            args.append(graph.placeholder(f"x{len(tensors)}") if isinstance(leaf, torch.Tensor) else leaf)
+            tensors += [leaf] if isinstance(leaf, torch.Tensor) else []
+        call = graph.call_function(target, (), tree_unflatten(args, spec))
+        result = target(**kwargs)
+        count = len(result) if isinstance(result, tuple | list) else 0
+        kept = UNCOMPARED.get(target_name(target).split(".")[1], count)
+        results = [graph.call_function(getitem, (call, k)) for k in range(kept)] if count else [call]
+        outputs += results
+        operators += [target] * len(results)
+    graph.output(tuple(outputs))
+    return fx.GraphModule({}, graph), tensors, operators
+
+
+def check(gots: Any, wants: Any, operators: list[Any]) -> None:
+    for k, (g, w, operator) in enumerate(zip(gots, wants, operators, strict=True)):
+        name, which = target_name(operator), f"output {k}, of {target_name(operator)}"
+        if not isinstance(w, torch.Tensor):
+            assert g == w, which
+            continue
+        assert (g.dtype == w.dtype or name.split(".")[1] in MISDECLARED) and g.shape == w.shape, which
+        if name.split(".")[1] not in UNINITIALISED:
+            assert_close(to_numpy(g), to_numpy(w.contiguous()), precision(operator), scale=4)
 
 
 ON_GPUS = {
@@ -104,21 +118,16 @@ OPERATORS = [t for t in CONVERTERS if t not in ON_GPUS | NOTHING and not isinsta
 
 @pytest.mark.parametrize("target", OPERATORS, ids=target_name)
 def test_against_torch(target, caplog):
+    """All samples that fit as one graph."""
     if target in OTHER_TYPES:
         pytest.skip("this torch declares other types than it gives")
-    caplog.set_level(logging.WARNING)
-    tried = 0
-    for sample in samples(target):
-        kwargs = arguments(target, sample)
-        if kwargs is None:
-            continue
-        try:
-            target(**{k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()})
-        except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
-            continue  # not for this overload: a tensor where it wants a number, the reverse, another rank
-        run(target, kwargs, caplog)
-        tried += 1
-    assert tried, f"no sample fits {target_name(target)}"
+    gm, tensors, operators = graph_of(calls(target))
+    assert operators, f"no sample fits {target_name(target)}"
+    with torch.no_grad(), caplog.at_level(logging.WARNING):
+        want = gm(*[t.clone() for t in tensors])
+        lowered = lower(gm, tensors, REF)
+        assert not caplog.records, caplog.text
+        check(lowered(*tensors), want, operators)
 
 
 def test_a_target_has_one_converter():

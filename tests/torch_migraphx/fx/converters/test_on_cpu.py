@@ -9,17 +9,10 @@ from torch import fx, nn
 
 from tests.tolerances import assert_close
 from tests.torch_migraphx.declared import OTHER_TYPES
-from tests.torch_migraphx.fx.converters.test_converters import (
-    MISDECLARED,
-    UNINITIALISED,
-    arguments,
-    graph_of,
-    precision,
-    samples,
-)
+from tests.torch_migraphx.fx.converters.test_converters import UNINITIALISED, calls, check, graph_of
 from torch_migraphx.fx import converters
-from torch_migraphx.fx.builder import to_numpy
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.dtypes import to_numpy
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.options import Options
@@ -39,21 +32,6 @@ def targets(family: str) -> list[Any]:
     return [t for t in found.values() if target_name(t).split(".")[1] not in UNINITIALISED and t not in OTHER_TYPES]
 
 
-def calls(family: str) -> list[tuple[Any, dict[str, Any]]]:
-    found = []
-    for target in targets(family):
-        for sample in samples(target):
-            kwargs = arguments(target, sample)
-            if kwargs is None:
-                continue
-            try:
-                target(**kwargs)
-            except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
-                continue  # not for this overload
-            found.append((target, kwargs))
-    return found
-
-
 ELSEWHERE = ("prims", "control", "special")  # the last are long chains of words that others have: see test_some_special
 FAMILIES = [m.name for m in iter_modules(converters.__path__) if m.name not in ELSEWHERE]
 
@@ -61,33 +39,12 @@ FAMILIES = [m.name for m in iter_modules(converters.__path__) if m.name not in E
 @pytest.mark.parametrize("family", FAMILIES)
 def test_family(family):
     """All calls of a family as one graph."""
-    graph, inputs, outputs, names = fx.Graph(), [], [], []
-    for target, kwargs in calls(family):
-        gm, tensors = graph_of(target, kwargs)
-        copies: dict[fx.Node, fx.Node] = {}
-        for n in gm.graph.nodes:
-            if n.op == "placeholder":
-                copies[n] = graph.placeholder(f"in{len(inputs)}")
-                inputs.append(tensors[len(copies) - 1])
-            elif n.op == "call_function":
-                copies[n] = graph.node_copy(n, copies.__getitem__)
-        result = gm.graph.output_node().args[0]
-        results = result if isinstance(result, tuple) else (result,)
-        outputs += [copies[r] for r in results]  # type: ignore[index]
-        names += [target] * len(results)
-    graph.output(tuple(outputs))
-    gm = fx.GraphModule(nn.Module(), graph)
+    gm, inputs, operators = graph_of(call for target in targets(family) for call in calls(target))
     fallback = "error" if family == "lengths_by_data" else "torch"  # one that is refused would take all to torch
     with torch.no_grad():
         want = gm(*inputs)
         got = lower(gm, inputs, Options(target="cpu", fallback=fallback))(*inputs)
-    for name, g, w in zip(names, got, want, strict=True):
-        if not isinstance(w, torch.Tensor):
-            assert g == w, name
-            continue
-        misdeclared = target_name(name).split(".")[1] in MISDECLARED
-        assert (g.dtype == w.dtype or misdeclared) and g.shape == w.shape, name
-        assert_close(to_numpy(g), to_numpy(w.contiguous()), precision(name), scale=4)
+    check(got, want, operators)
 
 
 def test_some_special():
