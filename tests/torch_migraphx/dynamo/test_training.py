@@ -187,8 +187,8 @@ def test_a_backward_that_comes_again(backend: str, dynamic: bool) -> None:
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_what_is_saved_of_weights_is_not_copied(dynamic: bool) -> None:
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4, bias=False))
-    node: Any = torch.compile(model, backend="migraphx", dynamic=dynamic)(*rows(4)).grad_fn
-    saved = {t.untyped_storage().data_ptr() for t in node.saved_tensors}
+    answer: Any = torch.compile(model, backend="migraphx", dynamic=dynamic)(*rows(4))  # what is saved lives as long
+    saved = {t.untyped_storage().data_ptr() for t in answer.grad_fn.saved_tensors}
     assert {w.untyped_storage().data_ptr() for w in model.parameters() if w.ndim == 2} <= saved
 
 
