@@ -1,9 +1,12 @@
-"""python -m benchmarks.startup: how soon a saved program answers in a fresh process without torch.
+"""python -m benchmarks.startup: how soon a saved program answers in a fresh process, without torch unless `--lowered`.
 
 One process saves a compiled model as .mxr; then fresh ones load it, answer once and report medians: seconds from the
 start of the process until Python has imported NumPy, until it has imported migraphx, and until the first answer; peak
 memory, error against eager. "memory ratio" is the growth of the peak since `import migraphx` over the weights, as they
 are packed, and the arena.
+
+`--lowered` saves what `lower_to_mgx` returns by `torch.save`: seconds until Python has imported torch, until it has
+imported torch_migraphx, and until the first answer.
 """
 
 import argparse
@@ -43,6 +46,36 @@ held = sum(w.nbytes for w in program.executable.weights) + program.executable.ar
 print(json.dumps({**marks, "peak": peak, "ratio": (peak - base) / held, "torch": "torch" in sys.modules}))
 """
 
+LOWERED = """
+import sys, time
+begin, folder = float(sys.argv[1]), sys.argv[2]
+import torch
+marks = {"torch": time.time() - begin}
+import torch_migraphx
+marks["import"] = time.time() - begin
+module = torch.load(folder + "/lowered.pt", weights_only=False)
+import numpy as np
+with np.load(folder + "/case.npz") as case:
+    given = [torch.from_numpy(case[name]) for name in sorted(case.files) if name != "answer"]
+with torch.no_grad():
+    result = module(*given)
+marks["answer"] = time.time() - begin
+import json
+np.save(folder + "/result.npy", result.numpy())
+print(json.dumps(marks))
+"""
+
+
+def save_lowered(task: Task) -> None:
+    """Lower the case's model and save the module."""
+    import torch
+
+    from benchmarks.models import build  # imports torch
+    from torch_migraphx.fx import lower_to_mgx
+
+    model, inputs = build(task.model)
+    torch.save(lower_to_mgx(model, inputs, num_threads=task.threads), task.folder / "lowered.pt")
+
 
 def save(task: Task) -> None:
     """Compile the case's ONNX model and save it."""
@@ -54,23 +87,24 @@ def save(task: Task) -> None:
     migraphx.save(program, str(task.folder / "model.mxr"))
 
 
-def measure(model: str, threads: int, rounds: int) -> list[dict[str, Any]]:
+def measure(model: str, threads: int, rounds: int, lowered: bool) -> list[dict[str, Any]]:
     """The reports of `rounds` fresh processes."""
+    code, file, more = (LOWERED, "lowered.pt", ["--lowered"]) if lowered else (ANSWER, "model.mxr", [])
     with tempfile.TemporaryDirectory(prefix="openmgx-startup-") as folder:
         tail = [model, folder, str(threads)]
         prepare = [sys.executable, "-m", "benchmarks.worker", "prepare", *tail, "--onnx"]
         subprocess.run(prepare, check=True, cwd=PROJECT, stdout=subprocess.DEVNULL)
-        own = ["--folder", folder, "--models", model, "--threads", str(threads)]
+        own = ["--folder", folder, "--models", model, "--threads", str(threads), *more]
         subprocess.run([sys.executable, "-m", "benchmarks.startup", *own], check=True, cwd=PROJECT)
         reports = []
         with np.load(Path(folder, "case.npz")) as arrays:
             want = arrays["answer"]
         for _ in range(rounds):
-            command = [sys.executable, "-c", ANSWER, repr(time.time()), folder]
+            command = [sys.executable, "-c", code, repr(time.time()), folder]
             report = json.loads(subprocess.check_output(command, text=True, cwd=PROJECT))
             error = relative_error(np.load(Path(folder, "result.npy")), want)
             reports.append(report | {"error": error})
-        size = Path(folder, "model.mxr").stat().st_size
+        size = Path(folder, file).stat().st_size
     return [report | {"file": size} for report in reports]
 
 
@@ -81,20 +115,24 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--lowered", action="store_true", help="a lowered module, in a process with torch")
     given = parser.parse_args()
     if given.folder:
-        save(Task(given.models, given.folder, given.threads))
+        task = Task(given.models, given.folder, given.threads)
+        (save_lowered if given.lowered else save)(task)
         return
-    print(
-        "| model | numpy, s | migraphx, s | first answer, s | peak MB | memory ratio | file MB | error | torch loaded |"
-    )
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+    first, own = ("torch", "torch_migraphx") if given.lowered else ("numpy", "migraphx")
+    memory = () if given.lowered else ("peak MB", "memory ratio", "torch loaded")
+    heads = ["model", f"{first}, s", f"{own}, s", "first answer, s", "file MB", "error", *memory]
+    print(f"| {' | '.join(heads)} |\n| --- |{' ---: |' * (len(heads) - 1)}")
     for model in given.models.split(","):
-        reports = measure(model, given.threads, given.rounds)
-        times = [f"{statistics.median(r[key] for r in reports):.3f}" for key in ("numpy", "import", "answer")]
+        reports = measure(model, given.threads, given.rounds, given.lowered)
         last = reports[-1]
-        sizes = f"{last['peak'] / 1e6:.0f} | {last['ratio']:.2f} | {last['file'] / 1e6:.0f}"
-        print(f"| {model} | {' | '.join(times)} | {sizes} | {last['error']:.1e} | {last['torch']} |")
+        cells = [model, *(f"{statistics.median(r[key] for r in reports):.3f}" for key in (first, "import", "answer"))]
+        cells += [f"{last['file'] / 1e6:.0f}", f"{last['error']:.1e}"]
+        if not given.lowered:
+            cells += [f"{last['peak'] / 1e6:.0f}", f"{last['ratio']:.2f}", str(last["torch"])]
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
