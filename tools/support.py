@@ -20,7 +20,8 @@ from migraphx.ops.reduce import Reduction
 from migraphx.targets.cpu.lower import CPU
 from tools.upstream_names import NAMES, existing
 from torch_migraphx.fx.complex_rules import RULES
-from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.converter import target_name
+from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.decompose import all_decompositions
 from torch_migraphx.fx.graph_info import draws
 from torch_migraphx.options import UPSTREAM

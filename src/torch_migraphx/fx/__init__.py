@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # the names of LATE
     from torch_migraphx.fx.lower import lower_to_mgx
 
 LATE = {
-    "CONVERTERS": "torch_migraphx.fx.fx2mgx",
+    "CONVERTERS": "torch_migraphx.fx.converter_registry",
     "MGXInterpreter": "torch_migraphx.fx.fx2mgx",
     "lower_to_mgx": "torch_migraphx.fx.lower",
     "migraphx_converter": "torch_migraphx.fx.converter_registry",

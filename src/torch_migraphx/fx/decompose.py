@@ -12,7 +12,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_migraphx.fx.complex_pairs import complex_as_pairs, inside_as_pairs
-from torch_migraphx.fx.converter_registry import CONVERTERS
+from torch_migraphx.fx.converter import CONVERTERS
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.graph_info import STATIC_CHECKS, copy_origin, draws, refusal
 from torch_migraphx.fx.graphs import attribute, copied

@@ -12,12 +12,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_unflatten
 
 import migraphx
-import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.devices import TYPES, type_of
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, Value, dtype_of, lens
 from torch_migraphx.fx.concrete import concrete, is_symbolic, known
-from torch_migraphx.fx.converter_registry import CONVERTERS, converter_of, target_name
+from torch_migraphx.fx.converter import converter_of, target_name
+from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.dtypes import shape_of

@@ -14,7 +14,7 @@ from torch import fx
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from torch_migraphx.fx.border import foreign
-from torch_migraphx.fx.converter_registry import converter_of, target_name
+from torch_migraphx.fx.converter import converter_of, target_name
 
 BORDER = "migraphx_border"
 """The key in `meta` of a node that only puts together, or takes apart, what the engine cannot hold."""

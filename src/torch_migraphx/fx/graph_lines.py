@@ -12,7 +12,7 @@ from torch import fx, nn
 
 import migraphx
 from torch_migraphx.fx.border import foreign
-from torch_migraphx.fx.converter_registry import target_name
+from torch_migraphx.fx.converter import target_name
 from torch_migraphx.fx.graph_info import origin_of, value_of
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.partition import Piece

@@ -12,7 +12,7 @@ from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_migraphx.fx.converter_registry import converter_of, module_of
+from torch_migraphx.fx.converter import converter_of, module_of
 from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import described, unmapped
 from torch_migraphx.fx.mgx_module import ForInference

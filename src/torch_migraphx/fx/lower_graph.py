@@ -22,7 +22,7 @@ from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import Value
 from torch_migraphx.fx.by_data import waits_for_data
-from torch_migraphx.fx.converter_registry import converter_of
+from torch_migraphx.fx.converter import converter_of
 from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.dtypes import type_name

@@ -12,9 +12,10 @@ import numpy as np
 import triton.language as tl
 from triton.runtime import interpreter
 
+from tests.targets.gpu.kept import COMPUTED
+
 FLOATS = {"fp32", "fp64"}
-INTEGERS = {"int1", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
-NUMBERS = FLOATS | INTEGERS
+INTEGERS = COMPUTED - FLOATS
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -28,12 +29,12 @@ COMPARISONS: dict[str, Any] = {
 }  # fmt: skip
 DIVISIONS = {"__floordiv__", "__mod__", "__truediv__"}
 OPERATORS: dict[str, tuple[Any, set[str]]] = {
-    "__add__": (np.add, NUMBERS), "__radd__": (np.add, NUMBERS),
-    "__sub__": (np.subtract, NUMBERS),
-    "__mul__": (np.multiply, NUMBERS), "__rmul__": (np.multiply, NUMBERS),
+    "__add__": (np.add, COMPUTED), "__radd__": (np.add, COMPUTED),
+    "__sub__": (np.subtract, COMPUTED),
+    "__mul__": (np.multiply, COMPUTED), "__rmul__": (np.multiply, COMPUTED),
     "__floordiv__": (_quotient, INTEGERS), "__mod__": (np.fmod, INTEGERS), "__truediv__": (np.divide, FLOATS),
     "__and__": (np.bitwise_and, INTEGERS), "__or__": (np.bitwise_or, INTEGERS),
-    **{name: (function, NUMBERS) for name, function in COMPARISONS.items()},
+    **{name: (function, COMPUTED) for name, function in COMPARISONS.items()},
 }  # fmt: skip
 """What an operator is in NumPy, and of which types."""
 

@@ -6,7 +6,8 @@ import pytest
 from torch._ops import HigherOrderOperator
 
 from torch_migraphx.fx.builder import Builder
-from torch_migraphx.fx.converter_registry import CONVERTERS, converter
+from torch_migraphx.fx.converter import converter
+from torch_migraphx.fx.converter_registry import CONVERTERS
 
 
 class NamesNothing(HigherOrderOperator):

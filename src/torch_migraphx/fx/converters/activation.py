@@ -7,7 +7,7 @@ import math
 import torch
 
 from torch_migraphx.fx.builder import Builder, Value, axis, dtype_of, lens, rank
-from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.converter import converter
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 

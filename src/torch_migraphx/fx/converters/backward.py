@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from torch_migraphx.fx.builder import Builder, Value, dtype_of, lens, per_dimension, rank
-from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.converter import converter
 from torch_migraphx.fx.converters.convolution import conv, conv_transpose
 from torch_migraphx.fx.converters.reduction import reduced
 

@@ -11,7 +11,7 @@ from torch import fx
 
 import migraphx
 from torch_migraphx.fx.builder import Builder, Value, dtype_of, lens
-from torch_migraphx.fx.converter_registry import CONVERTERS, converter
+from torch_migraphx.fx.converter import CONVERTERS, converter
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.graph_info import described, is_python, refusal
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torch_migraphx.fx.builder import Builder, Value, dtype_of, lens
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter import converter, named
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 

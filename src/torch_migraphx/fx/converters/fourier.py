@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_migraphx.fx.builder import Builder, Value, lens
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter import converter, named
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.fourier import DFT
 

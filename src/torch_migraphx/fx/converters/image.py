@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from torch_migraphx.fx.builder import Builder, Value, dtype_of, lens, per_dimension, rank
-from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.converter import converter
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 

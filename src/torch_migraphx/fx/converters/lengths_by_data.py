@@ -7,7 +7,7 @@ import math
 import torch
 
 from torch_migraphx.fx.builder import Builder, Value, axis, broadcast_sizes, dtype_of, lens, rank
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter import converter, named
 from torch_migraphx.fx.converters.indexing import pick
 from torch_migraphx.fx.converters.order import searchsorted
 from torch_migraphx.fx.errors import LengthsByData, UnsupportedError

@@ -8,7 +8,7 @@ import torch
 from torch.fx.node import has_side_effect
 
 from torch_migraphx.fx.builder import Builder, Value, broadcast_sizes, dtype_of, lens, rank
-from torch_migraphx.fx.converter_registry import converter, existing, named
+from torch_migraphx.fx.converter import converter, existing, named
 from torch_migraphx.fx.eigen import EIG
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.graph_info import value_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch_migraphx.fx.builder import Builder, Value
-from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.converter import converter
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops  # noqa: F401  # declares them
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import CONVERSIONS, Conversion
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from torch_migraphx.fx.builder import Builder, Operand, Value, axis, common_dtype, dtype_of, lens, rank
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter import converter, named
 from torch_migraphx.fx.converters.reduction import max_dim_reduce, sort
 from torch_migraphx.fx.errors import UnsupportedError
 

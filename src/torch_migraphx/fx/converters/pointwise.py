@@ -18,7 +18,7 @@ from torch_migraphx.fx.builder import (
     float_dtype,
     lens,
 )
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter import converter, named
 from torch_migraphx.fx.dtypes import type_name
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.narrow import AS_FP8, MOST, SATURATES

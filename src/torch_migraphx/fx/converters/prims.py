@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from torch_migraphx.fx.builder import Builder, Operand, Value, dtype_of, lens
-from torch_migraphx.fx.converter_registry import CONVERTERS, converter, named
+from torch_migraphx.fx.converter import CONVERTERS, converter, named
 from torch_migraphx.fx.converters import (  # noqa: F401  # declare what is served here by another name
     activation,
     one_to_one,

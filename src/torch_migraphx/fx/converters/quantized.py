@@ -19,7 +19,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 
 from torch_migraphx.fx.builder import Builder, Value, axis, dtype_of, lens, rank
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter import converter, named
 from torch_migraphx.fx.dtypes import type_name
 from torch_migraphx.fx.errors import UnsupportedError
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from torch_migraphx.fx.builder import Builder, Value, axes, axis, dtype_of, float_dtype, lens, rank
-from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.converter import converter
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 

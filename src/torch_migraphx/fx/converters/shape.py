@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from torch_migraphx.fx.builder import Builder, Value, axes, axis, common_dtype, dtype_of, lens, rank
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter import converter, named
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 

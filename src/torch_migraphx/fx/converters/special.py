@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from torch_migraphx.fx.builder import Builder, Operand, Value, axis, common_dtype, dtype_of, float_dtype, lens, rank
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter import converter, named
 from torch_migraphx.fx.converters.pointwise import logaddexp
 from torch_migraphx.fx.errors import UnsupportedError
 

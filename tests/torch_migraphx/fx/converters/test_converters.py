@@ -21,7 +21,8 @@ from tests.torch_migraphx.fx.converters.samples_linalg import LINALG
 from tests.torch_migraphx.fx.converters.samples_quantized import QUANTIZED
 from tests.torch_migraphx.fx.converters.samples_special import SPECIAL
 from torch_migraphx.fx import converters  # noqa: F401  # fills CONVERTERS
-from torch_migraphx.fx.converter_registry import CONVERTERS, converter, existing, target_name
+from torch_migraphx.fx.converter import converter, existing, target_name
+from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.dtypes import to_numpy
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op

@@ -11,7 +11,8 @@ from tests.tolerances import assert_close
 from tests.torch_migraphx.declared import OTHER_TYPES
 from tests.torch_migraphx.fx.converters.test_converters import UNINITIALISED, calls, check, graph_of
 from torch_migraphx.fx import converters
-from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.converter import target_name
+from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.dtypes import to_numpy
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
