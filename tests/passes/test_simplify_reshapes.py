@@ -207,6 +207,34 @@ def test_two_residuals_do_not_push_each_other_about():
     checked(program_of(build, x=(2, 2, 6), y=(2, 2, 6)), [simplify_reshapes])
 
 
+def test_batches_of_products_are_not_merged():
+    """What torch makes of `matmul`: `bmm` of copies, where keys come transposed."""
+
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        q, k = (b.transpose(i, permutation=order) for i, order in ((x, (0, 2, 1, 3)), (y, (0, 2, 3, 1))))
+        made = b.dot(b.reshape(q, dims=(6, 4, 5)), b.reshape(k, dims=(6, 5, 7)))
+        return b.reshape(made, dims=(2, 3, 4, 7))
+
+    assert left_of(build, x=(2, 4, 3, 5), y=(2, 7, 3, 5)) == {"transpose": 2, "dot": 1}
+
+
+def test_probabilities_of_merged_batches():
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        rows = b.softmax(b.reshape(b.neg(x), dims=(6, 4, 5)), axis=2)
+        values = b.reshape(b.transpose(y, permutation=(0, 2, 1, 3)), dims=(6, 5, 7))
+        return b.reshape(b.dot(rows, values), dims=(2, 3, 4, 7))
+
+    assert left_of(build, x=(2, 3, 4, 5), y=(2, 5, 3, 7)) == {"neg": 1, "softmax": 1, "transpose": 1, "dot": 1}
+
+
+@pytest.mark.parametrize(("axis", "dims"), [(0, (6, 4, 5)), (1, (6, 4, 5)), (2, (6, 20, 1)), (-1, (2, 3, 20))])
+def test_a_softmax_along_what_reshapes_change_stays(axis: int, dims: tuple[int, ...]):
+    def build(b: Builder, x: Value) -> Value:
+        return b.reshape(b.softmax(b.reshape(x, dims=dims), axis=axis), dims=(2, 3, 4, 5))
+
+    assert left_of(build, x=(2, 3, 4, 5))["reshape"] == 2
+
+
 def test_dots_of_squeezed_slices_end():
     def reshaped(b: Builder, x: Value) -> list[Value]:
         last = b.slice(x, axes=(3,), starts=(7,), ends=(8,))

@@ -22,6 +22,7 @@ from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
 from migraphx.passes.interface import Refusals
+from migraphx.passes.products_of_views import dot_of_merged, dot_of_reshape, dot_of_transpose, softmax_of_merged
 from migraphx.passes.rewrite import Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
 
@@ -345,47 +346,6 @@ def reshape_as_split(b: Builder, x: Instruction, root: Instruction) -> Answer:
     return b.unsqueeze(y, axes=ones) if ones else y
 
 
-@rewrites(lambda b, x, w: b.dot(b.one_of(RESHAPES, x), b.constant("w")))
-def dot_of_reshape(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
-    """dot(reshape(x), w) -> reshape(dot(x, w)) where the reshape splits or merges leading dimensions
-
-    x may also be {B, L, H, K / H}, the heads of an attention.
-    """
-    matrix, lens = compact(w), x.shape.lens
-    if matrix.shape[-2:] != w.shape.lens[-2:] or matrix.size != matrix.shape[-1] * matrix.shape[-2]:
-        return Refuse("a batch of products")
-    if not x.shape.elements:
-        return Refuse("x is empty")
-    splits = [j for j in range(1, len(lens)) if math.prod(lens[j:]) == matrix.shape[-2]]
-    if not splits or (splits[-1] == 1 and len(lens) > 2):
-        return Refuse("the reshape does more than split or merge leading dimensions")
-    outer = lens[: splits[-1]]
-    if root.shape.lens[:-1] == outer:
-        return Mismatch("the rows stay as they are")
-    if not x.shape.standard and sum(n > 1 for n in lens[len(outer) :]) < 2 and len(lens) > len(outer) + 1:
-        return Refuse("squeezing x takes no copy, and reshape_as_split would come back to it")
-    y = b.reshape(x, dims=(*outer, matrix.shape[-2])) if len(lens) > len(outer) + 1 else x
-    weights = w
-    while weights.name == "multibroadcast":
-        weights = weights.inputs[0]
-    if weights.shape.ndim != 2:
-        weights = b.literal(matrix.reshape(matrix.shape[-2:]))
-    wide = b.broadcast_to(weights, (*outer[:-1], *matrix.shape[-2:]))
-    return b.reshape(b.dot(y, wide), dims=root.shape.lens)
-
-
-@rewrites(lambda b, x, w: b.dot(b.transpose(x), b.multibroadcast(w)))
-def dot_of_transpose(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
-    """dot(transpose(x), w) -> transpose(dot(x, w)) where only rows change places: they are one matrix to w"""
-    order = root.inputs[0].op.attributes()["permutation"]
-    if w.shape.ndim != 2 or order[-1] != len(order) - 1:
-        return Mismatch("a batch of products, or the depth moves")
-    if not x.shape.standard:
-        return Refuse("the rows of x do not follow one another either")
-    wide = b.broadcast_to(w, (*x.shape.lens[:-2], *w.shape.lens))
-    return b.transpose(b.dot(x, wide), permutation=order)
-
-
 # ---- views moved down through pointwise operators ----
 
 
@@ -548,6 +508,8 @@ RULES: list[Rule] = [
     reshape_as_split,
     dot_of_reshape,
     dot_of_transpose,
+    dot_of_merged,
+    softmax_of_merged,
     pointwise_of_broadcasts,
     pointwise_of_views,
 ]

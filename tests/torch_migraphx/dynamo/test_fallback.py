@@ -12,6 +12,7 @@ from torch import nn
 from torch._dynamo import funcname_cache
 from torch.utils._pytree import tree_leaves
 
+import torch_migraphx
 from tests.limits import HANG
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends, compilations
@@ -327,3 +328,22 @@ def test_dynamo_reads_files_for_its_logs_where_these_are_on():
         assert any("linear" in file for file in traced())
     finally:
         logs.set_logs()
+
+
+def test_products_that_aot_took_apart_are_one_attention():
+    """A window that is written to part by part sends the graph through AOTAutograd, whose matmul is `bmm` of copies."""
+
+    def attention(x: torch.Tensor) -> torch.Tensor:
+        q, k, v = x.reshape(2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4)
+        window = x.new_zeros(9)
+        for part in range(3):
+            window[3 * part : 3 * part + 3] = part
+        far = (window[:, None] != window[None]) * -100.0
+        return (((q * 0.25) @ k.transpose(-2, -1) + far).softmax(-1) @ v).transpose(1, 2).reshape(2, 9, 32)
+
+    x = torch.randn(2, 9, 96)
+    with torch.no_grad():
+        (graph,) = torch_migraphx.explain(attention, [x], target="cpu").content.graphs
+        assert_close(compiled(attention, target="cpu")(x), attention(x))
+    names = [kernel.name for kernel in graph.kernels]
+    assert names.count("attention") == 1 and not any("dot" in name or "softmax" in name for name in names)
