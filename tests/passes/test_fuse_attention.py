@@ -64,6 +64,70 @@ def test_scale(where: str):
     assert [i.name for i in found.inputs] == ["@param"] * 3
 
 
+@pytest.mark.parametrize("lens", [(4, 1, 1), (1, 4, 1, 1), (2, 1, 1, 1), (2, 4, 1, 1), (1,), (1, 1, 1)])
+@pytest.mark.parametrize("constant", [False, True])
+def test_scale_of_each_head(lens: tuple[int, ...], constant: bool):
+    """As of cosines, whose temperature is learnt: it multiplies the queries."""
+    number = np.random.default_rng(0).standard_normal(lens).astype(np.float32)
+
+    def build(b: Builder, q: Value, k: Value, v: Value, scale: Value, mask: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        one = b.literal(number) if constant else scale
+        scores = b.mul(b.broadcast_to(one, scores.shape.lens), scores)
+        return finish(b, b.add(scores, b.broadcast_to(mask, scores.shape.lens)), v)
+
+    fused(program_of(build, **SIZES, scale=lens, mask=(4, 5, 7)))
+
+
+@pytest.mark.parametrize("lens", [(5, 1), (1, 7), (5, 7)])
+def test_a_scale_of_each_query_or_key_stays(lens: tuple[int, ...]):
+    def build(b: Builder, q: Value, k: Value, v: Value, scale: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        return finish(b, b.mul(scores, b.broadcast_to(scale, scores.shape.lens)), v)
+
+    left = checked(program_of(build, **SIZES, scale=lens), [*SIMPLIFY, fuse_attention])
+    assert left["dot"] == 2 and not left["attention"]
+
+
+WINDOWS = {"q": (2, 3, 4, 5, 8), "k": (2, 3, 4, 7, 8), "v": (2, 3, 4, 7, 6)}
+
+
+@pytest.mark.parametrize(
+    ("lens", "copies"),
+    [((), 0), ((4, 5, 7), 0), ((1, 1, 1, 1, 7), 0), ((2, 3, 1, 5, 7), 0), ((2, 3, 4, 5, 7), 0), ((3, 1, 5, 7), 1)],
+)
+def test_windows_before_heads(lens: tuple[int, ...], copies: int):
+    """A mask is copied only where it is repeated for one of the dimensions before heads, and not for another."""
+
+    def build(b: Builder, q: Value, k: Value, v: Value, *mask: Value) -> Value:
+        scores = times(b, b.dot(q, turned(b, k)), 0.5)
+        if mask:
+            scores = b.add(scores, b.broadcast_to(mask[0], scores.shape.lens))
+        return finish(b, scores, v)
+
+    found = fused(program_of(build, **WINDOWS, **({"mask": lens} if lens else {})))
+    assert [i.shape.ndim for i in found.inputs] == [4] * (4 if lens else 3) and found.op.attributes()["scale"] == 0.5
+    if lens:
+        assert (found.inputs[3].name == "reshape" and found.inputs[3].inputs[0].name == "multibroadcast") == copies
+
+
+def test_chosen_and_causal_masks_of_windows():
+    lens = dict.fromkeys(WINDOWS, (2, 3, 4, 6, 8))
+
+    def build(b: Builder, q: Value, k: Value, v: Value, keep: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        for one in (keep, b.literal(np.tri(6, dtype=bool))):
+            scores = b.where(b.broadcast_to(one, scores.shape.lens), scores, b.full(-np.inf, scores))
+        return finish(b, scores, v)
+
+    keep = np.random.default_rng(0).random((2, 3, 1, 1, 6)) < 0.7
+    keep[..., 0] = True
+    program = program_of(build, **lens, keep=Shape("bool", keep.shape))
+    rng = np.random.default_rng(0)
+    found = fused(program, **{n: rng.standard_normal(m).astype(np.float32) for n, m in lens.items()}, keep=keep)
+    assert found.op.attributes()["causal"] and found.inputs[3].shape.type == "bool"
+
+
 @pytest.mark.parametrize("type", ["float", "double"])
 def test_types_that_a_target_sums_in_narrower_ones_stay_products(type: str):
     program = Program()

@@ -218,6 +218,14 @@ def test_batches_of_products_are_not_merged():
     assert left_of(build, x=(2, 4, 3, 5), y=(2, 7, 3, 5)) == {"transpose": 2, "dot": 1}
 
 
+def test_a_transposed_operand_that_was_merged():
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        keys = b.transpose(b.reshape(y, dims=(6, 7, 5)), permutation=(0, 2, 1))
+        return b.reshape(b.dot(b.reshape(x, dims=(6, 4, 5)), keys), dims=(2, 3, 4, 7))
+
+    assert left_of(build, x=(2, 3, 4, 5), y=(2, 3, 7, 5)) == {"transpose": 1, "dot": 1}
+
+
 def test_probabilities_of_merged_batches():
     def build(b: Builder, x: Value, y: Value) -> Value:
         rows = b.softmax(b.reshape(b.neg(x), dims=(6, 4, 5)), axis=2)

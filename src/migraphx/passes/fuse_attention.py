@@ -28,10 +28,11 @@ MOST_COMPUTED = 1 << 26  # elements of a mask that are computed to know it
 
 @dataclass(frozen=True)
 class Scores:
-    """softmax's argument read as scale * q k^T + masks: floats are added, bools keep what is true."""
+    """softmax's argument read as scale * factors * q k^T + masks: floats are added, bools keep what is true."""
 
     dot: Instruction
     scale: float = 1.0
+    factors: tuple[Instruction, ...] = ()  # {..., 1, 1}: one number for all queries and keys of a head
     masks: tuple[Mask, ...] = ()
 
 
@@ -75,12 +76,16 @@ def read_scores(x: Instruction) -> Scores | None:
 
 def _read_scaled(x: Instruction) -> Scores | None:
     for inner, factor in (x.inputs, x.inputs[::-1]):
-        number = scalar_of(factor)
-        if number is None or (x.name == "div" and (factor is x.inputs[0] or number == 0)):
+        number, small = scalar_of(factor), _unexpanded(factor)
+        of_heads = x.name == "mul" and set(small.shape.lens[-2:]) <= {1}
+        if (number is None and not of_heads) or (x.name == "div" and (factor is x.inputs[0] or number == 0)):
             continue
         found = read_scores(inner)
-        if found is not None and not found.masks:  # a scale behind a mask would scale the mask too
-            return replace(found, scale=found.scale * (number if x.name == "mul" else 1 / number))
+        if found is None or found.masks:  # a scale behind a mask would scale the mask too
+            continue
+        if number is None:
+            return replace(found, factors=(*found.factors, small))
+        return replace(found, scale=found.scale * (number if x.name == "mul" else 1 / number))
     return None
 
 
@@ -237,8 +242,21 @@ def unrepeated(b: Builder, x: Instruction) -> Instruction:
 
 
 def as_rank_4(b: Builder, x: Instruction) -> Instruction:
-    """{H, L, D} as {1, H, L, D}."""
-    return x if x.shape.ndim == 4 else b.unsqueeze(x, axes=[0])
+    """{H, L, D} as {1, H, L, D}; all dimensions before these as one."""
+    if x.shape.ndim < 4:
+        return b.unsqueeze(x, axes=[0])
+    lens = x.shape.lens
+    return x if len(lens) == 4 else b.reshape(x, dims=(prod(lens[:-3]), *lens[-3:]))
+
+
+def mask_of_rank_4(b: Builder, mask: Instruction) -> Instruction:
+    """The same of a mask, which stays one that is repeated where batches have one, or one each."""
+    small, lens = _unexpanded(mask), mask.shape.lens
+    own = (*(1,) * (len(lens) - small.shape.ndim), *small.shape.lens)
+    if len(lens) <= 4 or small is mask or own[:-3] not in (lens[:-3], (1,) * (len(lens) - 3)):
+        return as_rank_4(b, mask)
+    few = b.reshape(small, dims=(prod(own[:-3]), *own[-3:]))
+    return b.multibroadcast(few, out_lens=(prod(lens[:-3]), *lens[-3:]))
 
 
 def softmax_of(weights: Instruction) -> tuple[Instruction, bool] | None:
@@ -277,8 +295,8 @@ def attention_of(b: Builder, v: Instruction, root: Instruction, known: Known) ->
         return Refuse("no softmax, or its result is used elsewhere too")
     weights, guarded = found
     rank = root.shape.ndim
-    if rank not in (3, 4) or weights.op.attributes()["axis"] % rank != rank - 1:
-        return Refuse("another rank, or a softmax over another axis")
+    if rank < 3 or weights.op.attributes()["axis"] % rank != rank - 1:
+        return Refuse("no heads, or a softmax over another axis")
     scores = read_scores(weights.inputs[0])
     if scores is None or scores.dot.shape.type != root.shape.type:
         return Refuse("the scores are no masked and scaled product, or of another type")
@@ -287,15 +305,19 @@ def attention_of(b: Builder, v: Instruction, root: Instruction, known: Known) ->
     if order_matters(apart):
         return Refuse("masks whose sum means something else to a query that sees no key")
     (q, of_q), (k, of_k) = unscaled(b, scores.dot.inputs[0]), unscaled(b, scores.dot.inputs[1])
+    for factor in scores.factors:
+        q = b.mul(q, b.multibroadcast(factor, out_lens=q.shape.lens))
     q, k, v = as_rank_4(b, q), as_rank_4(b, swapped(b, k)), as_rank_4(b, v)
     few_k, few_v = unrepeated(b, k), unrepeated(b, v)
     if few_k.shape.lens[:3] == few_v.shape.lens[:3]:
         k, v = few_k, few_v
     mask = combined_mask(b, apart)
-    masks = [] if mask is None else [as_rank_4(b, mask)]
+    masks = [] if mask is None else [mask_of_rank_4(b, mask)]
     scale = scores.scale * of_q * of_k
     out = b.attention(q, k, v, *masks, scale=scale, causal=causal, zero_rows=guarded)
-    return out if rank == 4 else b.squeeze(out, axes=[0])
+    if rank == 3:
+        return b.squeeze(out, axes=[0])
+    return out if rank == 4 else b.reshape(out, dims=root.shape.lens)
 
 
 @rewrites(lambda b, c, y: b.where(c, b.attention(...), b.constant("y")))
@@ -329,9 +351,10 @@ def without_broadcasts(x: Instruction) -> Instruction:
 def fuse_attention(module: Module) -> Refusals:
     """softmax(scale * q k^T + mask) v becomes `attention`.
 
-    Reads the scale on the scores, on q or on k; masks that are added or chosen by `where`; masks, constant or
-    computed from constants, that keep everything or are exactly causal; keys and values repeated for groups of
-    queries; converts to float and back round the softmax, and the guard of some exporters that puts 0 for NaN.
+    Reads the scale on the scores (one number, or one for each head), on q or on k; masks that are added or chosen
+    by `where`; masks, constant or computed from constants, that keep everything or are exactly causal; keys and
+    values repeated for groups of queries; any dimensions before the heads; converts to float and back round the
+    softmax, and the guard of some exporters that puts 0 for NaN.
     Refuses weights that are used elsewhere too, and a scale behind a mask.
 
     A query for which masks leave no key keeps the weights that softmax gives it: NaN, or equal ones where a

@@ -70,24 +70,28 @@ def dot_of_merged(b: Builder, x: Instruction, y: Instruction, root: Instruction)
     if len(split) != 1 or any(i.name not in RESHAPES for i in root.users):
         return Mismatch("users do not reshape it, or not alike")
     (lens,) = split
-    if len(lens) <= root.shape.ndim or lens[-2:] != root.shape.lens[-2:]:
+    if root.shape.ndim != 3 or len(lens) < 4 or lens[-2:] != root.shape.lens[-2:]:
         return Mismatch("users do not split the batch")
     outer = lens[:-2]
-    merged = [_merges(i, outer) for i in (x, y)]
-    if not any(merged):
+    parts = [_before_merging(b, i, outer) for i in (x, y)]
+    if parts == [None, None]:
         return Refuse("no operand was merged so")
-    if not all(was or i.shape.standard for was, i in zip(merged, (x, y), strict=True)):
-        return Refuse("to split the other operand takes a copy")
     left, right = (
-        i.inputs[0] if was else b.reshape(i, dims=(*outer, *i.shape.lens[-2:]))
-        for was, i in zip(merged, (x, y), strict=True)
+        b.reshape(i, dims=(*outer, *i.shape.lens[-2:])) if part is None else part
+        for part, i in zip(parts, (x, y), strict=True)
     )
     return b.reshape(b.dot(left, right), dims=root.shape.lens)
 
 
-def _merges(x: Instruction, outer: tuple[int, ...]) -> bool:
-    """Whether `x` is a reshape of the same matrices in batches of `outer`."""
-    return x.name in RESHAPES and x.inputs[0].shape.lens == (*outer, *x.shape.lens[-2:])
+def _before_merging(b: Builder, x: Instruction, outer: tuple[int, ...]) -> Instruction | None:
+    """The same matrices in batches of `outer`, where `x` was made of them."""
+    if x.name in RESHAPES:
+        return x.inputs[0] if x.inputs[0].shape.lens == (*outer, *x.shape.lens[-2:]) else None
+    if x.name != "transpose" or x.op.attributes()["permutation"] != (0, 2, 1):
+        return None
+    y = _before_merging(b, x.inputs[0], outer)
+    n = len(outer)
+    return None if y is None else b.transpose(y, permutation=(*range(n), n + 1, n))
 
 
 @rewrites(lambda b, x: b.one_of(RESHAPES, b.softmax(b.one_of(RESHAPES, x))))
