@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils._pytree import tree_leaves
 
@@ -16,7 +18,10 @@ from tests.tolerances import assert_close
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call
 from tests.torch_migraphx.one_model import one_model
 from torch_migraphx.fx import lower_to_mgx
+from torch_migraphx.fx.decompose import decompose, fold_elsewhere
 from torch_migraphx.fx.dtypes import to_numpy
+from torch_migraphx.fx.lower_graph import Survey
+from torch_migraphx.options import Options
 
 PARTS = {
     "several results": lambda x: x.relu().kthvalue(2).values + x.median(1).indices,
@@ -238,3 +243,41 @@ def test_experts_of_transformers(caplog: Any) -> None:
     lowered = lower_to_mgx(torch.ops.transformers.grouped_mm_fallback, [x, y, ends], target="ref")
     assert "runs in torch" not in caplog.text, caplog.text
     assert_close(lowered(x, y, ends).numpy(), moe._grouped_mm_fallback(x, y, ends).numpy(), scale=4)
+
+
+def windows(x: torch.Tensor) -> torch.Tensor:
+    """Numbers are written to masks as tensors in main memory, wherever the masks lie."""
+    mask, kept = x.new_zeros(4, 5), x.clone()
+    for row in range(3):
+        mask[row : row + 1, 1:4] = row + 0.5
+    kept[1:2].zero_()
+    return mask + kept
+
+
+def of_device(gm: fx.GraphModule, device: str) -> None:
+    """Values of this device in place of those that depend on inputs: what a graph has that was traced there."""
+    moved = set()
+    with FakeTensorMode():
+        for n in gm.graph.nodes:
+            if n.op == "placeholder" or moved.intersection(n.all_input_nodes):
+                moved.add(n)
+                value = n.meta.get("val")
+                if isinstance(value, torch.Tensor):
+                    n.meta["val"] = torch.empty(value.shape, dtype=value.dtype, device=device)
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_numbers_in_main_memory_are_constants_of_a_program_elsewhere(folded: bool) -> None:
+    x = torch.randn(4, 5)
+    gm = make_fx(torch.func.functionalize(windows, remove="mutations"), tracing_mode="fake")(x)
+    decompose(gm)
+    of_device(gm, "cuda")
+    if folded:
+        fold_elsewhere(gm, {}, "cuda")
+        gm.recompile()
+        assert torch.equal(gm(x), windows(x))
+    samples = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
+    survey = Survey(gm, samples, {}, Options.of(target="ref"), "cuda")
+    survey.run()
+    reasons = {r.why for r in survey.refused.values() if r.why}
+    assert (not survey.refused) if folded else any("cpu" in why for why in reasons), reasons

@@ -24,7 +24,7 @@ from torch_migraphx.fx.builder import Value
 from torch_migraphx.fx.by_data import waits_for_data
 from torch_migraphx.fx.converter import converter_of
 from torch_migraphx.fx.converters.quantized import declare_torchao
-from torch_migraphx.fx.decompose import decompose
+from torch_migraphx.fx.decompose import decompose, fold_elsewhere
 from torch_migraphx.fx.dtypes import type_name
 from torch_migraphx.fx.errors import FAULTS, REFUSES, LengthsByData, UnsupportedError
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
@@ -190,6 +190,7 @@ def _lowered(
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
     device = Place.of(options.target).device.type
+    fold_elsewhere(gm, fixed, device)
     survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
     if survey.waits and (waiting := waits_for_data(gm, inputs, options, constants)) is not None:

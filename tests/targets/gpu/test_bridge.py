@@ -10,6 +10,7 @@ from torch import nn
 
 from tests.tolerances import assert_close
 from tests.torch_migraphx.dynamo.test_words import CHANGES, data, is_told
+from tests.torch_migraphx.test_decompose import windows
 from torch_migraphx.fx import lower_to_mgx
 
 pytestmark = pytest.mark.device
@@ -80,3 +81,16 @@ def test_modules_are_loaded_wherever_torch_puts_the_file(place: str | None, tmp_
     torch.save(lower_to_mgx(model, [x]), tmp_path / "saved.pt")
     loaded = torch.load(tmp_path / "saved.pt", weights_only=False, map_location=place)
     assert torch.allclose(loaded(x), model(x), atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("compile_", [False, True])
+def test_numbers_that_are_written_to_a_mask_are_part_of_the_program(compile_: bool) -> None:
+    """They are tensors in main memory to ATen."""
+    torch._dynamo.reset()
+    x = torch.randn(4, 5, device="cuda")
+    if compile_:
+        run = torch.compile(windows, backend="migraphx", options={"fallback": "error"})
+    else:
+        run = lower_to_mgx(windows, [x], use_aten=True, fallback="error")
+    assert torch.equal(run(x), windows(x))
