@@ -23,6 +23,7 @@
 
 #include "math.hpp"
 #include "team.hpp"
+#include "transpose.hpp"
 #include "narrow.hpp"
 
 namespace mgx {
@@ -76,30 +77,7 @@ inline Scratch divide(const Attention& p, float* at, int tile) {
             s,   k,        k + key_block(p) * padded(p.dim)};
 }
 
-// ---- transposing LANES x LANES ----------------------------------------------------------------------------
-
-template <int S, int... I> MGX_INLINE void swap_blocks(F& a, F& b, Ints<I...>) {
-    const F low = __builtin_shufflevector(a, b, ((I & S) ? LANES + I - S : I)...);
-    b = __builtin_shufflevector(a, b, ((I & S) ? LANES + I : I + S)...);
-    a = low;
-}
-template <int S = LANES / 2> MGX_INLINE void transpose(F (&t)[LANES]) {
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; ++i)
-        if (!(i & S)) swap_blocks<S>(t[i], t[i + S], UpTo<LANES>{});
-    if constexpr (S > 1) transpose<S / 2>(t);
-}
-
-// get(i) is row i < rows, put(j, x) takes column j < columns; lanes of rows that do not exist are 0.
-template <class Get, class Put> MGX_INLINE void transpose_tile(int rows, int columns, Get get, Put put) {
-    F t[LANES];
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES; ++i) t[i] = i < rows ? get(i) : F{};
-    transpose(t);
-#pragma GCC unroll 16
-    for (int j = 0; j < LANES; ++j)
-        if (j < columns) put(j, t[j]);
-}
+// ---- operands, packed ---------------------------------------------------------------------------------------
 
 // qt[d][query] = scale * q[query][d]
 template <class T>
@@ -107,7 +85,7 @@ MGX_NOINLINE void pack_queries(const T* q, int64_t stride, int nq, int64_t dim, 
     for (int v = 0; v < nq; v += LANES)
         for (int64_t d = 0; d < dim; d += LANES) {
             const int n = int(dim - d < LANES ? dim - d : LANES);
-            transpose_tile(
+            transpose_tile<F>(
                 nq - v, n, [&](int r) { return load_f_n(q + (v + r) * stride + d, n); },
                 [&](int j, F x) { store(qt + (d + j) * MQ + v, x * scale); });
         }
@@ -195,7 +173,7 @@ MGX_NOINLINE void add_mask(const Attention& p, const M* mask, int nq, int64_t k0
         for (int64_t j = 0; j < nk; j += LANES) {
             const M* from = mask + v * p.mask_row + j * p.mask_key;
             const int n = int(nk - j < LANES ? nk - j : LANES);
-            transpose_tile(
+            transpose_tile<F>(
                 nq - v, n, [&](int r) { return mask_lanes(from + r * p.mask_row, p.mask_key, n); },
                 [&](int c, F m) {
                     float* at = s + (j + c) * MQ + v;
@@ -441,7 +419,7 @@ inline void few_scores(const float* q, Rows k, int64_t nk, int64_t dim, float* s
             const F x = load(q + d);
             for (int i = 0; i < LANES; ++i) acc[i] += x * load_n(row[i] + d, int(dim - d));
         }
-        transpose(acc);
+        transpose_lanes(acc);
         F sum{};
 #pragma GCC unroll 16
         for (int i = 0; i < LANES; ++i) sum += acc[i];

@@ -24,23 +24,35 @@ template <int SHIFT> MGX_INLINE void exchange(uint64_t& a, uint64_t& b, uint64_t
     a ^= differ << SHIFT;
 }
 
+// LANES registers of LANES elements: swaps the S x S blocks off the diagonal of each of 2S x 2S, for S down to 1.
+template <int S, class V, int... I> MGX_INLINE void swap_blocks(V& a, V& b, Ints<I...>) {
+    const V low = __builtin_shufflevector(a, b, ((I & S) ? LANES + I - S : I)...);
+    b = __builtin_shufflevector(a, b, ((I & S) ? LANES + I : I + S)...);
+    a = low;
+}
+template <int S = LANES / 2, class V> MGX_INLINE void transpose_lanes(V (&t)[LANES]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; ++i)
+        if (!(i & S)) swap_blocks<S>(t[i], t[i + S], UpTo<LANES>{});
+    if constexpr (S > 1) transpose_lanes<S / 2>(t);
+}
+
+// get(i) is row i < rows, put(j, x) takes column j < columns; lanes of rows that do not exist are 0.
+template <class V, class Get, class Put> MGX_INLINE void transpose_tile(int rows, int columns, Get get, Put put) {
+    V t[LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; ++i) t[i] = i < rows ? get(i) : V{};
+    transpose_lanes(t);
+#pragma GCC unroll 16
+    for (int j = 0; j < LANES; ++j)
+        if (j < columns) put(j, t[j]);
+}
+
 // LANES x LANES elements of 4 bytes: dst[c * dst_ld + r] = src[r * src_ld + c].
 template <class T> MGX_INLINE void transpose_square(const T* src, int64_t src_ld, T* dst, int64_t dst_ld) {
     vec<T> v[LANES];
     for (int i = 0; i < LANES; ++i) v[i] = load(src + i * src_ld);
-    const auto lane = iota<int32_t>();
-#pragma GCC unroll 8
-    for (int s = 1; s < LANES; s *= 2) {  // swap the off-diagonal s x s blocks of every 2s x 2s block
-        const auto low = select(lane & s, lane - s + LANES, lane);
-        const auto high = select(lane & s, lane + LANES, lane + s);
-#pragma GCC unroll 32
-        for (int i = 0; i < LANES; ++i) {
-            if (i & s) continue;
-            const vec<T> a = v[i], b = v[i + s];
-            v[i] = shuffle(a, b, low);
-            v[i + s] = shuffle(a, b, high);
-        }
-    }
+    transpose_lanes(v);
     for (int i = 0; i < LANES; ++i) store(dst + i * dst_ld, v[i]);
 }
 
