@@ -243,6 +243,14 @@ def test_a_softmax_along_what_reshapes_change_stays(axis: int, dims: tuple[int, 
     assert left_of(build, x=(2, 3, 4, 5))["reshape"] == 2
 
 
+def test_a_softmax_that_others_read_is_computed_once():
+    def build(b: Builder, x: Value) -> list[Value]:
+        rows = b.softmax(b.reshape(x, dims=(6, 4, 5)), axis=2)
+        return [b.reshape(rows, dims=(2, 3, 4, 5)), b.neg(rows)]
+
+    assert left_of(build, x=(2, 3, 4, 5))["softmax"] == 1
+
+
 def test_dots_of_squeezed_slices_end():
     def reshaped(b: Builder, x: Value) -> list[Value]:
         last = b.slice(x, axes=(3,), starts=(7,), ends=(8,))

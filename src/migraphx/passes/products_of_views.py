@@ -94,7 +94,7 @@ def _before_merging(b: Builder, x: Instruction, outer: tuple[int, ...]) -> Instr
     return None if y is None else b.transpose(y, permutation=(*range(n), n + 1, n))
 
 
-@rewrites(lambda b, x: b.one_of(RESHAPES, b.softmax(b.one_of(RESHAPES, x))))
+@rewrites(lambda b, x: b.one_of(RESHAPES, b.once(b.softmax(b.one_of(RESHAPES, x)))))
 def softmax_of_merged(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reshape(softmax(reshape(x))) -> softmax(x) where only batches were merged meanwhile"""
     softmax = root.inputs[0]
