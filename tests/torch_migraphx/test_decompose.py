@@ -18,8 +18,9 @@ from tests.tolerances import assert_close
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call
 from tests.torch_migraphx.one_model import one_model
 from torch_migraphx.fx import lower_to_mgx
-from torch_migraphx.fx.decompose import decompose, fold_elsewhere
+from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.dtypes import to_numpy
+from torch_migraphx.fx.fold import fold_elsewhere
 from torch_migraphx.fx.lower_graph import Survey
 from torch_migraphx.options import Options
 

@@ -22,13 +22,18 @@ from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
 from migraphx.passes.interface import Refusals
-from migraphx.passes.products_of_views import dot_of_merged, dot_of_reshape, dot_of_transpose, softmax_of_merged
+from migraphx.passes.products_of_views import (
+    RESHAPES,
+    dot_of_merged,
+    dot_of_reshape,
+    dot_of_transpose,
+    softmax_of_merged,
+)
 from migraphx.passes.rewrite import Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
 
 Answer = Instruction | Refuse
 POINTWISE = operators(lambda op: issubclass(op, Pointwise))
-RESHAPES = operators(lambda op: issubclass(op, Reshaping))
 BROADCASTS = operators(lambda op: issubclass(op, Broadcasting))
 REDUCTIONS = operators(lambda op: issubclass(op, Reduction))
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 import torch
 from torch import fx
 from torch._decomp import core_aten_decompositions, decomposition_table
-from torch.fx.node import map_arg
-from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_migraphx.devices import TYPES
 from torch_migraphx.fx.complex_pairs import complex_as_pairs, inside_as_pairs
 from torch_migraphx.fx.converter import CONVERTERS
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
+from torch_migraphx.fx.fold import make
 from torch_migraphx.fx.graph_info import STATIC_CHECKS, copy_origin, draws, refusal
 from torch_migraphx.fx.graphs import attribute, copied
 from torch_migraphx.fx.leaf_modules import look_into_leaves
@@ -61,7 +59,7 @@ def decompose(gm: fx.GraphModule) -> None:
         elif n.target in STATIC_CHECKS and not n.users:
             gm.graph.erase_node(n)
         elif _is_constant(n):
-            _make(gm, n)
+            make(gm, n)
     complex_as_pairs(gm, decompositions)
     for n in list(gm.graph.nodes):
         if n.op not in ("call_function", "call_method") or not refusal(n):
@@ -105,50 +103,6 @@ def _is_constant(n: fx.Node) -> bool:
     """Whether a node without a converter makes its tensor of numbers alone, always the same."""
     known = isinstance(n.target, torch._ops.OpOverload) and n.target not in CONVERTERS and not draws(n.target)
     return n.op == "call_function" and known and not n.all_input_nodes and isinstance(n.meta.get("val"), torch.Tensor)
-
-
-def fold_elsewhere(gm: fx.GraphModule, constants: Mapping[str, torch.Tensor], device: str) -> None:
-    """Make what lies on another device than the program, and is computed of constants alone: torch does so, once.
-
-    As the number that `mask[0] = 1` writes, a tensor in main memory wherever the mask lies. An operator's result there
-    would keep all that reads it out of the program; as a constant it goes anywhere. `constants`: inputs by name.
-    """
-    known: dict[fx.Node, torch.Tensor] = {}
-    output, elsewhere = gm.graph.output_node(), TYPES - {device}
-    for n in list(gm.graph.nodes):
-        if n.op == "placeholder" and n.name in constants:
-            known[n] = constants[n.name]
-        elif n.op == "get_attr" and isinstance(constant := attribute(gm, n), torch.Tensor):
-            known[n] = constant
-        elif _is_pure(n, elsewhere) and output not in n.users and all(i in known for i in n.all_input_nodes):
-            made = _make(gm, n, known)
-            known[made] = attribute(gm, made)
-
-
-def _is_pure(n: fx.Node, devices: Collection[str]) -> bool:
-    """Whether it computes a tensor there, the same each time, and changes nothing."""
-    value = n.meta.get("val")
-    if (
-        n.op != "call_function"
-        or not isinstance(n.target, torch._ops.OpOverload)
-        or not isinstance(value, torch.Tensor)
-    ):
-        return False
-    return value.device.type in devices and not n.target._schema.is_mutable and not draws(n.target)
-
-
-def _make(gm: fx.GraphModule, n: fx.Node, constants: Mapping[fx.Node, torch.Tensor] | None = None) -> fx.Node:
-    """A constant in place of a node that reads no other nodes than these: torch itself makes it, once."""
-    name = f"_made_{n.name}"
-    args, kwargs = map_arg((n.args, n.kwargs), (constants or {}).__getitem__)
-    with _disable_current_modes(), torch.no_grad():
-        gm.register_buffer(name, n.target(*args, **kwargs), persistent=False)  # type: ignore[operator]
-    with gm.graph.inserting_before(n):
-        constant = gm.graph.get_attr(name)
-    constant.meta = dict(n.meta)
-    n.replace_all_uses_with(constant)
-    gm.graph.erase_node(n)
-    return constant
 
 
 def reads_no_element(target: Any) -> bool:

@@ -24,9 +24,10 @@ from torch_migraphx.fx.builder import Value
 from torch_migraphx.fx.by_data import waits_for_data
 from torch_migraphx.fx.converter import converter_of
 from torch_migraphx.fx.converters.quantized import declare_torchao
-from torch_migraphx.fx.decompose import decompose, fold_elsewhere
+from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.dtypes import type_name
 from torch_migraphx.fx.errors import FAULTS, REFUSES, LengthsByData, UnsupportedError
+from torch_migraphx.fx.fold import fold_elsewhere
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import BORDER, described, refusal
 from torch_migraphx.fx.graph_lines import compiled_graph, inputs_text
