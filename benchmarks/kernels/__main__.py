@@ -25,6 +25,7 @@ import torch
 
 from benchmarks.machine import describe, measure_floors
 from migraphx.targets.cpu.emit.structs import Conv
+from migraphx.targets.cpu.pack.conv import pack_planar
 
 HEADERS = Path(__file__).parents[2] / "src" / "migraphx" / "targets" / "cpu" / "kernels"
 FLAGS = ["-O3", "-std=c++20", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
@@ -74,7 +75,7 @@ def build(flags: list[str], folder: str) -> ctypes.CDLL:
     target, source = Path(folder, "kernels.so"), Path(__file__).with_name("kernels.cpp")
     subprocess.run([compiler, *FLAGS, *flags, f"-I{HEADERS}", source, "-o", target], check=True)
     lib = ctypes.CDLL(str(target))
-    for name in ("conv_bytes", "winograd_bytes", "gemm_bytes"):
+    for name in ("conv_bytes", "planar_bytes", "winograd_bytes", "gemm_bytes"):
         getattr(lib, name).restype = ctypes.c_int64
     return lib
 
@@ -150,14 +151,19 @@ def measure_conv(lib: ctypes.CDLL, case: tuple[int, ...], threads: int, seconds:
     sizes, flops = (ctypes.c_int64 * len(numbers))(*numbers), 2e-9 * want.size * ic * kernel**2
     theirs = flops / best(torch_conv(tx, tw, stride, pad), seconds)
     direct = pack(w.transpose(2, 3, 1, 0).reshape(kernel**2 * ic, oc), lib.columns())
-    runs = [("conv", lib.run_conv, direct, lib.conv_bytes(sizes))]
+    runs = [("conv", lib.run_conv, x, sizes, direct, lib.conv_bytes(sizes))]
+    if ic <= 4 and kernel <= 7:
+        picture = aligned(np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+        planes = 1, ic, oc, ic * size**2, size**2, size, size, size, high, wide, kernel, stride, pad, pad
+        sizes = (ctypes.c_int64 * len(planes))(*planes)
+        runs.append(("planar", lib.run_planar, picture, sizes, pack_planar(w, lib.columns()), lib.planar_bytes(sizes)))
     if Conv(1, ic, oc, 1, ic, *window).suits_winograd:
         u = np.einsum("ai,ocij,bj->abco", PLACES, w, PLACES).reshape(36, ic, oc)
-        runs.append(("winograd", lib.run_winograd, pack(u, lib.columns()), lib.winograd_bytes(sizes)))
-    for name, call, weights, scratch_bytes in runs:
+        runs.append(("winograd", lib.run_winograd, x, sizes, pack(u, lib.columns()), lib.winograd_bytes(sizes)))
+    for name, call, image, of, weights, scratch_bytes in runs:
         scratch = aligned(np.empty(threads * scratch_bytes, np.uint8))
-        args = [*pointers(x, weights, out, scratch), threads]
-        ours = best(lambda call=call, args=args: call(sizes, *args), seconds)
+        args = [of, *pointers(image, weights, out, scratch), threads]
+        ours = best(lambda call=call, args=args: call(*args), seconds)
         title = f"{name} {size}x{size} {ic}->{oc} {kernel}x{kernel}/{stride}"
         yield Row(title, flops / ours, theirs, error(out, want))
 

@@ -1,4 +1,5 @@
 // The kernels under measurement behind plain C functions; every call is one parallel region.
+#include "planar.hpp"
 #include "winograd.hpp"
 
 #include <cstdlib>
@@ -23,9 +24,19 @@ template <class F> static void parallel(int threads, char* scratch, int64_t byte
     }
 }
 
+// With each filter that a first layer has, by K and S of planar.hpp.
+template <int K, int S>
+static void picture(const Planar* p, const float* x, const float* w, float* y, char* scratch, int threads) {
+    const Put put{y, p->oc};
+    parallel(threads, scratch, planar_scratch<K, S, FEW_PIXELS, MANY_PIXELS>(*p), [&](const Team& t, char* s) {
+        planar<K, S, FEW_PIXELS, MANY_PIXELS>(t, *p, x, w, put, s);
+    });
+}
+
 extern "C" {
 int columns() { return NR; }
 int64_t conv_bytes(const Conv* c) { return round64(conv_scratch(*c, sizeof(float))); }
+int64_t planar_bytes(const Planar* p) { return planar_scratch<7, 4, FEW_PIXELS, MANY_PIXELS>(*p); }  // of all the most
 int64_t winograd_bytes(const Conv* c) { return round64(winograd_scratch(*c)); }
 int64_t gemm_bytes() { return GEMM_SCRATCH; }
 
@@ -38,6 +49,11 @@ void run_conv(const Conv* c, const float* x, const float* w, float* y, char* scr
     const Put put{y, c->oc};
     parallel(threads, scratch, conv_bytes(c),
              [&](const Team& t, char* s) { conv<float>(t, *c, x, w, put, s); });
+}
+void run_planar(const Planar* p, const float* x, const float* w, float* y, char* scratch, int threads) {
+    if (p->kernel_h == 7) picture<7, 2>(p, x, w, y, scratch, threads);
+    if (p->kernel_h == 4) picture<4, 4>(p, x, w, y, scratch, threads);
+    if (p->kernel_h == 3) picture<3, 2>(p, x, w, y, scratch, threads);
 }
 void run_winograd(const Conv* c, const float* x, const float* u, float* y, char* scratch, int threads) {
     const Put put{y, c->oc};

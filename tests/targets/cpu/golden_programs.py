@@ -140,6 +140,14 @@ def convolution(x: Inputs, b: Builder):
 
 
 @golden
+def convolution_planar(x: Inputs, b: Builder):
+    """Of pictures, which stay as they come, unless something else reads them with channels last."""
+    picture = x(1, 3, 30, 33)
+    pooled = b.pooling(picture, mode="max", lengths=(2, 2), stride=(2, 2), padding=(0, 0))
+    return b.relu(conv(b, x(2, 3, 33, 30), weight(24, 3, 3, 3), 1, 2)), conv(b, picture, weight(8, 3, 2, 5)), pooled
+
+
+@golden
 def convolution_winograd(x: Inputs, b: Builder):
     return b.relu(conv(b, x(1, 32, 14, 14), weight(24, 32, 3, 3), 1))
 
@@ -158,9 +166,9 @@ def convolution_banded(x: Inputs, b: Builder):
     """A depthwise convolution behind one whose result is large: they take turns, also with a 1x1 one behind."""
     large = b.relu(conv(b, x(1, 3, 96, 90), weight(64, 3, 1, 1)))
     pair = b.relu(conv(b, large, weight(64, 1, 3, 3), 1, 2, group=64))
-    images = x(1, 3, 96, 90)
-    wide = b.relu(conv(b, images, weight(64, 3, 1, 1)))
-    narrow = conv(b, b.relu(conv(b, wide, weight(64, 1, 3, 3), 1, group=64)), weight(3, 64, 1, 1))
+    images = x(1, 8, 96, 90)
+    wide = b.relu(conv(b, images, weight(64, 8, 1, 1)))
+    narrow = conv(b, b.relu(conv(b, wide, weight(64, 1, 3, 3), 1, group=64)), weight(8, 64, 1, 1))
     return pair, b.add(narrow, images)
 
 

@@ -70,6 +70,8 @@ PAIRS = {
     "stride 2": ((1, 5, 60, 31), pair(100, (1, 1, 0, 0), (3, 2, 0, 1), silu)),
     "large windows": ((1, 4, 50, 40), pair(96, (1, 1, 0, 0), (5, 2, 2, 2), relu)),
     "first layer": ((1, 3, 101, 64), pair(64, (3, 2, 1, 1), (3, 1, 1, 1), relu)),
+    "first layer, more channels": ((1, 6, 101, 64), pair(64, (3, 2, 1, 1), (3, 1, 1, 1), relu)),
+    "pictures": ((3, 3, 33, 30), pair(24, (5, 2, 2, 2), (5, 2, 2, 2), silu)),
     "images": ((3, 4, 33, 30), pair(96, (1, 1, 0, 0), (3, 1, 1, 1), relu)),
     "rows that read nothing": ((1, 3, 6, 9), pair(24, (3, 1, 1, 1), (3, 1, 5, 4), relu)),
     "few rows": ((1, 3, 3, 20), pair(24, (3, 1, 1, 1), (5, 1, 2, 2), relu)),
@@ -87,7 +89,7 @@ NO_RESIDUALS = {
 }
 APART = {
     "used twice": ((1, 4, 9, 8), pair(24, (1, 1, 0, 0), (3, 1, 1, 1), relu, again=True)),
-    "a padded kernel of one": ((1, 4, 9, 8), pair(24, (1, 1, 1, 1), (3, 1, 1, 1), relu)),
+    "a padded kernel of one": ((1, 6, 9, 8), pair(24, (1, 1, 1, 1), (3, 1, 1, 1), relu)),
 }
 
 

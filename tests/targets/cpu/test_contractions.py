@@ -192,6 +192,36 @@ def test_convolutions(target: str = "cpu") -> None:
     check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
 
 
+def test_convolutions_of_pictures() -> None:
+    """Few channels, which are read as planes; where something else reads them, too, that gets what it wants."""
+    cases = [
+        Case(
+            "picture", lambda b, x: b.silu(conv(b, x, weight(24, 3, 3, 3), True, stride=(2, 2))), (shape(2, 3, 9, 21),)
+        ),
+        Case("picture_dilated", lambda b, x: conv(b, x, weight(8, 3, 3, 3), dilation=(2, 1)), (shape(1, 3, 9, 8),)),
+        Case("picture_of_another", lambda b, x: conv(b, b.neg(x), weight(8, 3, 2, 2)), (shape(1, 3, 9, 8),)),
+        Case("patches", lambda b, x: conv(b, x, weight(40, 4, 4, 4), True, stride=(4, 4)), (shape(1, 4, 16, 24),)),
+        Case(
+            "picture_and_what_reads_it_else",
+            lambda b, x: (conv(b, x, weight(8, 3, 3, 3)), b.relu(x), conv(b, x, weight(4, 3, 1, 9))),
+            (shape(1, 3, 9, 12),),
+        ),
+        Case(
+            "picture_times_itself",
+            lambda b, x: b.mul(conv(b, x, weight(4, 2, 1, 1)), b.concat(x, x, axis=1)),
+            (shape(1, 2, 9, 12),),
+        ),
+        Case(
+            "part_of_a_picture",
+            lambda b, x: conv(
+                b, b.slice(x, axes=(1, 2), starts=(1, 2), ends=(4, 11)), weight(8, 3, 3, 3), padding=(1, 1)
+            ),
+            (shape(2, 5, 12, 12),),
+        ),
+    ]
+    check([Case(c.name, c.build, c.inputs, 10) for c in cases])
+
+
 def test_windows_of_several_planes() -> None:
     """Of single channels, and of groups of four."""
     inputs = (shape(1, 32, 4, 6, 9),)
@@ -316,7 +346,7 @@ def test_transposed_convolutions_finish_what_follows(target: str = "cpu") -> Non
 
 
 def test_convolutions_of_what_is_not_finite() -> None:
-    """Both of these use Winograd's transforms, which mix the pixels of a tile."""
+    """Those of many channels use Winograd's transforms, which mix the pixels of a tile."""
     check(
         [
             Case(
@@ -326,7 +356,7 @@ def test_convolutions_of_what_is_not_finite() -> None:
                 10,
                 sparse=True,
             )
-            for c in (32, 45)
+            for c in (3, 32, 45)
         ]
     )
 

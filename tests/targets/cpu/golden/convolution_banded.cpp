@@ -32,24 +32,24 @@ void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
     float* const p3 = reinterpret_cast<float*>(p[3]);
-    const int64_t e46 = a[46];
+    const int64_t e37 = a[37];
     const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
         const auto v0 = mgx::fill(acc, 0);
         const auto v1 = mgx::max(acc, v0);
-        put(p3 + row * e46 + col, v1, n);
+        put(p3 + row * e37 + col, v1, n);
     }};
     const auto first = [&](float* const p2) {
-        const int64_t e44 = a[44];
+        const int64_t e35 = a[35];
         const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
             const auto v0 = mgx::fill(acc, 0);
             const auto v1 = mgx::max(acc, v0);
-            put(p2 + row * e44 + col, v1, n);
+            put(p2 + row * e35 + col, v1, n);
         }};
         return epi;
     };
-    banded<3, 2, 8>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}, p0, p1, first, p2, epi, scratch, a[45]);
+    banded<3, 2, 8>(t, Pictures<1, 1, 6, 13>{Planar{a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]}}, Depthwise{a[14], a[15], a[16], {a[17], a[18], a[19]}, {a[20], a[21], a[22]}, {a[23], a[24], a[25]}, {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}}, p0, p1, first, p2, epi, scratch, a[36]);
 }
-int64_t h0_0_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}); }
+int64_t h0_0_scratch(const int64_t* a) { return banded_scratch(Pictures<1, 1, 6, 13>{Planar{a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]}}, Depthwise{a[14], a[15], a[16], {a[17], a[18], a[19]}, {a[20], a[21], a[22]}, {a[23], a[24], a[25]}, {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}}); }
 
 // convolution relu, depthwise relu, convolution add
 void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
@@ -91,57 +91,46 @@ int64_t h0_1_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], 
 }  // namespace mgx
 
 #include "team.hpp"
-#include "interleave.hpp"
 #include "transpose.hpp"
 
 namespace mgx {
-// copy of planes
-void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    interleave<3>(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
-}
-
 // copy of rows as columns
-void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     transpose(t, Transpose{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
-void k0(const Team&, char* const*, const int64_t*, char*);
 void h0_0(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_0_scratch(const int64_t*);
+void k1(const Team&, char* const*, const int64_t*, char*);
 void h0_1(const Team&, char* const*, const int64_t*, char*);
 int64_t h0_1_scratch(const int64_t*);
-void k3(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
-    {k0, nullptr},
     {h0_0, h0_0_scratch, true},
+    {k1, nullptr},
     {h0_1, h0_1_scratch, true},
-    {k3, nullptr},
 };
 
 }  // namespace mgx
 
-// bytes: arena 760320, status 64, input 0 103680, input 1 103680, output 0 552960, output 1 103680, weight 0 768, weight 1 2304, weight 2 2304, weight 3 8192
-// step 0: k0 (1, 8640, 0, 8640, 0), 10568 ns
+// bytes: arena 1105920, status 64, input 0 103680, input 1 276480, output 0 552960, output 1 276480, weight 0 768, weight 1 2304, weight 2 2048, weight 3 2304, weight 4 8192
+// step 0: k0 (1, 3, 64, 25920, 8640, 90, 96, 90, 96, 90, 1, 1, 0, 0, 1, 64, 64, 1, 96, 90, 1, 48, 45, 1, 3, 3, 1, 2, 2, 1, 1, 1, 0, 1, 1, 64, 0, 64), 98158 ns
 //     p0: input 0
-//     p1: arena + 552960
-// step 1: k1 (1, 3, 64, 1, 3, 1, 96, 90, 1, 96, 90, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 64, 64, 1, 96, 90, 1, 48, 45, 1, 3, 3, 1, 2, 2, 1, 1, 1, 0, 1, 1, 64, 1, 64), 98158 ns
-//     p0: arena + 552960
 //     p1: weight 0
 //     p2: weight 1
 //     p3: arena
-// step 2: k0 (1, 8640, 0, 8640, 0), 10568 ns
+// step 1: k1 (1, 8, 8640, 0, 8640, 0, 8), 27848 ns
 //     p0: input 1
 //     p1: arena + 552960
-// step 3: k2 (1, 3, 64, 1, 3, 1, 96, 90, 1, 96, 90, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 64, 64, 1, 96, 90, 1, 96, 90, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 64, 3, 1, 64, 1, 96, 90, 1, 96, 90, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 64, 64, 1, 3, 3), 188337 ns
+// step 2: k2 (1, 8, 64, 1, 8, 1, 96, 90, 1, 96, 90, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 64, 64, 1, 96, 90, 1, 96, 90, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 64, 8, 1, 64, 1, 96, 90, 1, 96, 90, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 64, 64, 1, 8, 8), 316705 ns
 //     p0: arena + 552960
-//     p1: weight 0
-//     p2: weight 2
-//     p3: weight 3
+//     p1: weight 2
+//     p2: weight 3
+//     p3: weight 4
 //     p4: arena + 552960
-//     p5: arena + 656640
-// step 4: k3 (1, 2160, 64, 0, 64, 0, 2160), 55496 ns
+//     p5: arena + 829440
+// step 3: k1 (1, 2160, 64, 0, 64, 0, 2160), 55496 ns
 //     p0: arena
 //     p1: output 0
-// step 5: k3 (1, 8640, 3, 0, 3, 0, 8640), 10568 ns
-//     p0: arena + 656640
+// step 4: k1 (1, 8640, 8, 0, 8, 0, 8640), 27848 ns
+//     p0: arena + 829440
 //     p1: output 1

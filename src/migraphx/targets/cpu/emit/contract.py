@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
+from math import prod
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from migraphx.targets.cpu.emit.body import CPP, load_text, pointers, store_text
 from migraphx.targets.cpu.emit.kernel import Instances, Kernel
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
-from migraphx.targets.cpu.emit.structs import BatchedDot, Conv, Depthwise, Gemm, Pool, Resize
+from migraphx.targets.cpu.emit.structs import BatchedDot, Conv, Depthwise, Gemm, Planar, Pool, Resize
 
 SHORT = 4  # operators, most of an epilogue whose code is written once for every register of a tile
 TAPS = ("tap_pointers", "run_pointers")  # of conv.hpp
@@ -218,6 +219,16 @@ def conv_of(x: View, window: Window, group: int, epilogue: Epilogue, each: int =
     return Conv(n, c // each, epilogue.write.lens[1], group, x.strides[-1] // each, *astuple(window))
 
 
+def planar_call(
+    x: View, packed: View, params: Planar, shape: tuple[int, int, int, int], epilogue: Epilogue, origin: str = ""
+) -> Call:
+    """A convolution of `x` {N, C, H, W} in planes; `shape`: K, S, FEW and MANY of planar.hpp."""
+    numbers, of = Numbers(), ", ".join(map(str, shape))
+    fill = params.cpp(numbers)
+    head, scratch = f"planar<{of}>(t, {fill}, p0, p1, epi, scratch);", f"planar_scratch<{of}>({fill})"
+    return contract(head, scratch, "planar.hpp", (x, packed), numbers, epilogue, "convolution", origin)
+
+
 def winograd_call(
     x: View, packed: View, params: Conv, epilogue: Epilogue, origin: str = "", taps: bool = False
 ) -> Call:
@@ -243,14 +254,25 @@ def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, o
 
 @dataclass(frozen=True)
 class Convolution:
-    """What a call of conv.hpp was made of, for one together with the depthwise convolution behind it."""
+    """What a call of conv.hpp or planar.hpp was made of, for one together with the depthwise convolution behind it."""
 
     call: Call
     x: View
     packed: View
-    params: Conv
+    params: Conv | Planar
     epilogue: Epilogue
-    how: Engine
+    how: Engine = Engine(False)
+    shape: tuple[int, ...] = ()  # of planar.hpp
+
+    @property
+    def depth(self) -> int:
+        """Multiply-adds that make an element."""
+        return prod(self.packed.lens[1 if self.shape else 2 : -1])
+
+    def cpp(self, numbers: Numbers) -> str:
+        """What banded.hpp is told of it."""
+        fill = str(self.params.cpp(numbers))
+        return f"Pictures<{', '.join(map(str, self.shape))}>{{{fill}}}" if self.shape else fill
 
 
 @dataclass(frozen=True)
@@ -277,7 +299,7 @@ def banded_call(bands: Bands, origin: str, last: Convolution | None = None) -> C
     numbers, before, first = Numbers(), bands.before, bands.before.epilogue
     n, c, *_ = first.write.lens
     params = Depthwise(n, c, c, *astuple(bands.window))
-    fills = [before.params.cpp(numbers), params.cpp(numbers), *([last.params.cpp(numbers)] if last else [])]
+    fills = [before.cpp(numbers), str(params.cpp(numbers)), *([last.cpp(numbers)] if last else [])]
     views, lines, args = [before.x, before.packed], list[str](), ["p0", "p1"]
     stages = [("first", first, bands.weights), *([("second", bands.epilogue, last.packed)] if last else [])]
     for name, epilogue, weights in stages:
@@ -286,10 +308,11 @@ def banded_call(bands: Bands, origin: str, last: Convolution | None = None) -> C
         lines += [f"const auto {name} = [&](float* const p{to}) {{", *inner, "    return epi;", "};"]
         views += [*epilogue.views, weights]
         args += [name, f"p{to}"]
-    fill, kernel = ", ".join(map(str, fills)), ", ".join(map(str, params.special))
+    fill, kernel = ", ".join(fills), ", ".join(map(str, params.special))
     lines.append(f"banded<{kernel}>(t, {fill}, {', '.join(args)}, epi, scratch, {before.how.cpp(numbers)});")
     label = f"{before.call.label}, depthwise" if bands.call is None else f"{bands.call.label}, convolution"
-    epilogue, own = last.epilogue if last else bands.epilogue, (engine(before.x, before.packed), taps("float"))
+    epilogue = last.epilogue if last else bands.epilogue
+    own = (engine(before.x, before.packed), taps("float")) if last or not before.shape else ()
     text, scratch = "\n    ".join(lines), f"banded_scratch({fill})"
     call = contract(text, scratch, "banded.hpp", views, numbers, epilogue, label, origin, own, coarse=True)
     return replace(call, also=bands.flops)

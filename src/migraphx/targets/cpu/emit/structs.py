@@ -24,6 +24,7 @@ from migraphx.targets.cpu.headers import constant
 WINOGRAD_WORDS = constant("WINOGRAD_WORDS", "winograd_words.hpp")
 TAPS_TILES = constant("TAPS_TILES", "winograd.hpp")
 TAPS_CHANNELS = 64
+FEW_PIXELS, MANY_PIXELS = (constant(name, "planar.hpp") for name in ("FEW_PIXELS", "MANY_PIXELS"))
 
 
 class Gemm(Params, header="gemm.hpp"):
@@ -125,6 +126,33 @@ class Conv(Params, header="conv.hpp"):
         """
         tiles = self.n * self.out[0] * -(-self.out[1] // 2) * -(-self.out[2] // 2)
         return self.fits_winograd_of_words and tiles >= 16 and self.ic >= 4 and self.oc >= 8
+
+
+class Planar(Params, header="planar.hpp"):
+    n: int
+    ic: int
+    oc: int
+    x_image: int
+    x_plane: int
+    x_row: int
+    in_h: int
+    in_w: int
+    out_h: int
+    out_w: int
+    kernel_h: int
+    stride_h: int
+    pad_h: int
+    pad_w: int
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """FEW and MANY of planar.hpp: a tile takes as long to begin as a pixel, and rows end with whole ones."""
+        width = hint_of(self.out_w)
+
+        def best(most: int) -> int:
+            return min(range(most, most // 2, -1), key=lambda n: -(-width // n) * (n + 1))
+
+        return best(FEW_PIXELS), best(MANY_PIXELS)
 
 
 class Depthwise(Params, header="depthwise.hpp"):

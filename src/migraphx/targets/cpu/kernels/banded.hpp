@@ -4,7 +4,8 @@
 //   banded<K, S, TILE>(team, conv, params, x, w, first, dw, epi, scratch, fast, block)
 //   banded<K, S, TILE>(team, conv, params, last, x, w, first, dw, second, pw, epi, scratch, fast, block)
 //     conv, x, w, fast, block
-//                     as for conv.hpp; images of floats, in[0] = out[0] = 1; a kernel of one row has no stride and padding
+//                     as for conv.hpp; images of floats, in[0] = out[0] = 1; a kernel of one row has no stride and padding.
+//                     Or conv is Pictures<K, S, FEW, MANY>{params}, and these, x and w are as for planar.hpp
 //     first(between)  the epilogue of the convolution, which writes its rows to `between`, densely and counted from 0
 //     params, dw, epi as for depthwise.hpp: it reads all that the convolution gives, dense
 //     K, S, TILE      as for depthwise.hpp
@@ -18,6 +19,7 @@
 
 #include "conv.hpp"
 #include "depthwise.hpp"
+#include "planar.hpp"
 
 namespace mgx {
 
@@ -28,11 +30,44 @@ inline constexpr int64_t band_lines(const Depthwise& d) {
     const int64_t lines = BAND / (d.in[2] * d.c * int64_t(sizeof(float)) * d.stride[1]) / 2 * 2;
     return lines > 2 ? lines : 2;
 }
-inline constexpr int64_t banded_scratch(const Conv& c, const Depthwise& d) {
-    const int64_t rows = (band_lines(d) - 1) * d.stride[1] + (d.kernel[1] - 1) * d.dilation[1] + 1;
-    return round64(conv_scratch(c, sizeof(float))) + round64(rows * d.in[2] * d.c * int64_t(sizeof(float)));
+
+// The convolution in front: its scratch, and some rows of an image of what it gives.
+template <int K, int S, int FEW, int MANY> struct Pictures : Planar {};
+
+inline int64_t rows_scratch(const Conv& c) { return round64(conv_scratch(c, sizeof(float))); }
+template <int K, int S, int FEW, int MANY> inline int64_t rows_scratch(const Pictures<K, S, FEW, MANY>& c) {
+    return planar_scratch<K, S, FEW, MANY>(c);
 }
-inline constexpr int64_t banded_scratch(const Conv& c, const Depthwise& d, const Conv& last) {
+template <class Epi>
+MGX_INLINE void rows_of(const Team& alone, const Conv& c, int64_t image, int64_t first, int64_t count, const float* x,
+                        const float* w, const Epi& epi, char* scratch, bool fast, int64_t block) {
+    Conv part = c;
+    part.n = 1;
+    part.out[1] = count;
+    const float* lies = x + image * c.in[1] * c.in[2] * c.pixel;
+    if (is_pointwise(c)) {
+        part.in[1] = count;
+        lies += first * c.in[2] * c.pixel;
+    } else {
+        part.pad[1] -= first * c.stride[1];
+    }
+    conv<float>(alone, part, lies, w, epi, scratch, fast, block);
+}
+template <int K, int S, int FEW, int MANY, class Epi>
+MGX_INLINE void rows_of(const Team& alone, const Pictures<K, S, FEW, MANY>& c, int64_t image, int64_t first, int64_t count,
+                        const float* x, const float* w, const Epi& epi, char* scratch, bool, int64_t) {
+    Planar part = c;
+    part.n = 1;
+    part.out_h = count;
+    part.pad_h -= first * c.stride_h;
+    planar<K, S, FEW, MANY>(alone, part, x + image * c.x_image, w, epi, scratch);
+}
+
+template <class C> inline int64_t banded_scratch(const C& c, const Depthwise& d) {
+    const int64_t rows = (band_lines(d) - 1) * d.stride[1] + (d.kernel[1] - 1) * d.dilation[1] + 1;
+    return rows_scratch(c) + round64(rows * d.in[2] * d.c * int64_t(sizeof(float)));
+}
+template <class C> inline int64_t banded_scratch(const C& c, const Depthwise& d, const Conv& last) {
     const int64_t lines = round64(band_lines(d) * d.out[2] * d.c * int64_t(sizeof(float)));
     return banded_scratch(c, d) + lines + conv_scratch(last, sizeof(float));
 }
@@ -56,10 +91,10 @@ template <class Epi> MGX_INLINE auto of_lines(const Epi& epi, int64_t row) {
 }
 
 // `give(i, n, window, band)` is called for rows i .. i + n - 1 of the result, with what it takes to compute them.
-template <class First, class Give>
-MGX_INLINE void each_band(const Team& team, const Conv& c, const Depthwise& d, const float* x, const float* w, const First& first,
+template <class C, class First, class Give>
+MGX_INLINE void each_band(const Team& team, const C& c, const Depthwise& d, const float* x, const float* w, const First& first,
                           char* scratch, bool fast, int64_t block, const Give& give) {
-    float* const band = reinterpret_cast<float*>(scratch + round64(conv_scratch(c, sizeof(float))));
+    float* const band = reinterpret_cast<float*>(scratch + rows_scratch(c));
     const int64_t line = d.in[2] * d.c, lines = band_lines(d), reach = (d.kernel[1] - 1) * d.dilation[1] + 1;
     const Range mine = team.share(d.n * d.out[1]);
     const Team alone = team.alone();
@@ -72,17 +107,8 @@ MGX_INLINE void each_band(const Team& team, const Conv& c, const Depthwise& d, c
         const int64_t kept = o > 0 && to > begin ? to - begin : 0, first_row = begin + kept;
         if (kept) __builtin_memmove(band, band + (begin - from) * line, kept * line * sizeof(float));
         from = begin, to = end;
-        Conv part = c;
-        part.n = 1;
-        part.out[1] = end - first_row;
-        const float* lies = x + image * c.in[1] * c.in[2] * c.pixel;
-        if (is_pointwise(c)) {
-            part.in[1] = part.out[1];
-            lies += first_row * c.in[2] * c.pixel;
-        } else {
-            part.pad[1] -= first_row * c.stride[1];
-        }
-        if (part.out[1] > 0) conv<float>(alone, part, lies, w, first(band + kept * line), scratch, fast, block);
+        if (end > first_row)
+            rows_of(alone, c, image, first_row, end - first_row, x, w, first(band + kept * line), scratch, fast, block);
         Depthwise window = d;
         window.n = 1;
         window.in[1] = end - begin;
@@ -92,8 +118,8 @@ MGX_INLINE void each_band(const Team& team, const Conv& c, const Depthwise& d, c
     }
 }
 
-template <int K, int S, int TILE, class First, class Epi>
-inline void banded(const Team& team, const Conv& c, const Depthwise& d, const float* x, const float* w, const First& first,
+template <int K, int S, int TILE, class C, class First, class Epi>
+inline void banded(const Team& team, const C& c, const Depthwise& d, const float* x, const float* w, const First& first,
                    const float* dw, const Epi& epi, char* scratch, bool fast, int64_t block = ROW_BLOCK) {
     const Team alone = team.alone();
     each_band(team, c, d, x, w, first, scratch, fast, block, [&](int64_t i, int64_t, const Depthwise& window, const float* band) {
@@ -101,8 +127,8 @@ inline void banded(const Team& team, const Conv& c, const Depthwise& d, const fl
     });
 }
 
-template <int K, int S, int TILE, class First, class Second, class Epi>
-inline void banded(const Team& team, const Conv& c, const Depthwise& d, const Conv& last, const float* x, const float* w,
+template <int K, int S, int TILE, class C, class First, class Second, class Epi>
+inline void banded(const Team& team, const C& c, const Depthwise& d, const Conv& last, const float* x, const float* w,
                    const First& first, const float* dw, const Second& second, const float* pw, const Epi& epi, char* scratch,
                    bool fast, int64_t block = ROW_BLOCK) {
     const Team alone = team.alone();

@@ -33,6 +33,7 @@ from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower.depthwise import convolved, depthwise, in_lanes
 from migraphx.targets.cpu.lower.picked import picked, picked_dot
+from migraphx.targets.cpu.lower.planar import planar
 from migraphx.targets.cpu.lower.registry import CPU, features_of, pick
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.conv import pack_conv
@@ -167,6 +168,8 @@ def as_floats(ctx: LoweringContext, view: View, origin: str) -> View:
 
 @CPU.of_contraction("convolution")
 def convolution(ctx: LoweringContext, c: Contraction) -> None:
+    if planar(ctx, c):
+        return
     attributes, write, origin = c.anchor.op.attributes(), c.write, c.origin
     source = channels_last(ctx, ctx.view(c.operands[0]), origin)
     weights = c.operands[1].shape.lens

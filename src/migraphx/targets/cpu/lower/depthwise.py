@@ -37,7 +37,7 @@ def depthwise(ctx: LoweringContext, c: Contraction, source: View, window: Window
     before = ctx.emit.convolutions.get(source.buffer)
     floats = weights.type == "float" and weights.lens[-2] == 1
     follows = before is not None and floats and _only_reads(ctx, c, source, before.call)
-    if before is None or not follows or likely_less(4 * prod(source.lens[1:]), _least_between(before.params)):
+    if before is None or not follows or likely_less(4 * prod(source.lens[1:]), _least_between(before)):
         ctx.call(depthwise_call(source, weights, window, epilogue, c.origin))
         return
     bands = Bands(before, weights, window, epilogue, _taken_back(ctx))
@@ -47,7 +47,7 @@ def depthwise(ctx: LoweringContext, c: Contraction, source: View, window: Window
         ctx.emit.bands[epilogue.write.buffer] = replace(bands, call=call)
 
 
-def _least_between(first: Conv) -> int:
+def _least_between(first: Convolution) -> int:
     """Bytes between this convolution and the depthwise one behind it that pay for bands.
 
     Bands cost rows that two threads compute, rows that are moved, and short products. On 2 cores of a Zen 3 what is
@@ -55,7 +55,7 @@ def _least_between(first: Conv) -> int:
     depth 64, as long with 112 x 112 x 96 of depth 16, 0.87 times with 38 x 38 x 512 of depth 128, and 0.80 times with
     19 x 19 x 728 of depth 728.
     """
-    return BETWEEN * max(hint_of(first.ic * prod(first.kernel)), LEAST_DEPTH)
+    return BETWEEN * max(hint_of(first.depth), LEAST_DEPTH)
 
 
 def convolved(
@@ -75,9 +75,15 @@ def convolved(
         bands = replace(bands, flops=bands.flops + _taken_back(ctx))
         ctx.call(banded_call(bands, c.origin, made))
         return
-    ctx.call(call)
-    if floats and (plain or params.kernel[1] > 1) and _goes_between(epilogue):
-        ctx.emit.convolutions[epilogue.write.buffer] = made
+    call_and_offer(ctx, made, floats and (plain or params.kernel[1] > 1))
+
+
+def call_and_offer(ctx: LoweringContext, made: Convolution, suits: bool = True) -> None:
+    """The call, in whose place one with the depthwise convolution behind it may come, if it `suits` that."""
+    assert isinstance(ctx.emit, CppEmitter)
+    ctx.call(made.call)
+    if suits and _goes_between(made.epilogue):
+        ctx.emit.convolutions[made.epilogue.write.buffer] = made
 
 
 def _goes_between(epilogue: Epilogue) -> bool:

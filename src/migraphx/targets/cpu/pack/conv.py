@@ -24,6 +24,17 @@ def pack_conv(w: np.ndarray, group: int, nr: int) -> np.ndarray:
     return packed
 
 
+def pack_planar(w: np.ndarray, nr: int) -> np.ndarray:
+    """{OC, IC, KH, KW} -> {ceil(OC / NR), KH, IC, KW, NR}, zeros past OC."""
+    oc, ic, rows, columns = w.shape
+    panels = -(-oc // nr)
+    packed = zeros((panels, rows, ic, columns, nr), w.dtype)
+    for p in range(panels):
+        part = w[p * nr : (p + 1) * nr]
+        packed[p, ..., : len(part)] = part.transpose(2, 1, 3, 0)
+    return packed
+
+
 def pack_depthwise(w: np.ndarray) -> np.ndarray:
     """{C, G, spatial...} -> {spatial..., G, C}, G channels a group."""
     by_channel = np.moveaxis(w, (0, 1), (-1, -2))
