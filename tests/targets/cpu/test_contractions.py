@@ -200,6 +200,7 @@ def test_convolutions_of_pictures() -> None:
         ),
         Case("picture_dilated", lambda b, x: conv(b, x, weight(8, 3, 3, 3), dilation=(2, 1)), (shape(1, 3, 9, 8),)),
         Case("picture_of_another", lambda b, x: conv(b, b.neg(x), weight(8, 3, 2, 2)), (shape(1, 3, 9, 8),)),
+        Case("picture_of_no_channels", lambda b, x: conv(b, x, weight(4, 0, 3, 3), True), (shape(1, 0, 9, 8),)),
         Case("patches", lambda b, x: conv(b, x, weight(40, 4, 4, 4), True, stride=(4, 4)), (shape(1, 4, 16, 24),)),
         Case(
             "picture_and_what_reads_it_else",

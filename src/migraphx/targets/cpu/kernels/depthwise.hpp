@@ -100,16 +100,26 @@ template <Mode M, class T> MGX_INLINE vec<float> read(const T* p, int n) {
     return M == PART ? load_f_n(p, n) : load_f(p);
 }
 
-// The input at p as lanes multiply it by the weights of channel I of their groups.
-template <Mode M, int G, int I, class T> MGX_INLINE vec<float> read_group(const T* p, int n) {
+// The input at p as lanes multiply it by the weights of channel i of their groups.
+template <Mode M, int G, class T, class I> MGX_INLINE vec<float> read_group(const T* p, int n, I i) {
     if constexpr (G == LANES)
-        return splat<float>(to_float(p[I]));
+        return splat<float>(to_float(p[i]));
     else if constexpr (G == 1)
         return read<M>(p, n);
     else {
         const vec<float> v = read<M>(p, n);
-        return shuffle(v, v, (iota<int32_t>() & -G) + I);
+        return shuffle(v, v, (iota<int32_t>() & -G) + int(i));
     }
+}
+
+// f(0) .. f(G - 1): code for each, unless a group fills a register, whose channels differ by an address. With AVX-512
+// that code would be larger than the first-level cache.
+template <int G, class F> MGX_INLINE void each_channel(F f) {
+    if constexpr (G == LANES)
+#pragma GCC unroll 1
+        for (int i = 0; i < G; ++i) f(i);
+    else
+        unroll<G>(f);
 }
 
 // The first and last K / 2 columns of a tile on the border, one behind the other: where they are read, from the tile's first
@@ -135,25 +145,25 @@ template <int K, int S, int TILE> struct Ends<K, S, TILE, BORDER> {
 
 // One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
 // Every input is loaded once.
-template <int K, int S, int G, int I, Mode M, int FIRST, int LAST, int TILE, class TX, class TW>
+template <int K, int S, int G, Mode M, int FIRST, int LAST, int TILE, class TX, class TW, class I>
 MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
-                            int64_t column, const Ends<K, S, TILE, M>& ends) {
+                            int64_t column, const Ends<K, S, TILE, M>& ends, I i) {
     const Multiples pixels(s.pixel * int64_t(sizeof(TX))), taps(s.tap * int64_t(sizeof(TW)));
     vec<float> tap[ROWS][K];
 #pragma GCC unroll 2
     for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
-        for (int k = 0; k < K; ++k) tap[r][k] = load_f(taps.behind(w + I * s.c - r * s.w_shift, k));
+        for (int k = 0; k < K; ++k) tap[r][k] = load_f(taps.behind(w + i * s.c - r * s.w_shift, k));
 #pragma GCC unroll 32
     for (int j = 0; j < (TILE - 1) * S + K; ++j) {
         if (M == EDGE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
         vec<float> v;
         if constexpr (M == BORDER) {
             const int end = ends.end(j);
-            v = read_group<INSIDE, G, I>(end < 0 ? pixels.behind(x, j) : x + ends.at[end < 0 ? 0 : end], 0);
+            v = read_group<INSIDE, G>(end < 0 ? pixels.behind(x, j) : x + ends.at[end < 0 ? 0 : end], 0, i);
             if (end >= 0) v = bit_cast<vec<float>>(bit_cast<vec<int32_t>>(v) & ends.mask[end]);
         } else {
-            v = read_group<INSIDE, G, I>(pixels.behind(x, j), 0);
+            v = read_group<INSIDE, G>(pixels.behind(x, j), 0, i);
         }
         v = in_register(v);
 #pragma GCC unroll 2
@@ -163,16 +173,16 @@ MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>&
                 if (j >= k && (j - k) % S == 0 && (j - k) / S < TILE) acc[r][(j - k) / S] += v * tap[r][k];
     }
 }
-template <int G, int I, Mode M, int TILE, class TX, class TW>
+template <int G, Mode M, int TILE, class TX, class TW, class I>
 MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
-                        int64_t column, int n) {
+                        int64_t column, int n, I channel) {
     const int64_t step = s.stride * s.pixel;
     for (int64_t k = 0; k < s.taps; ++k, column += s.dilation, x += s.dilation * s.pixel, w += s.tap) {
-        const vec<float> tap = read<M>(w + I * s.c, n);
+        const vec<float> tap = read<M>(w + channel * s.c, n);
 #pragma GCC unroll 16
         for (int i = 0; i < TILE; ++i)
             if (M == INSIDE || static_cast<uint64_t>(column + i * s.stride) < static_cast<uint64_t>(s.width))
-                acc[i] += read_group<M, G, I>(x + i * step, n) * tap;
+                acc[i] += read_group<M, G>(x + i * step, n, channel) * tap;
     }
 }
 
@@ -181,17 +191,17 @@ template <int K, int S, int G, Mode M, int TILE, class TX, class TW>
 MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
                     int n, const Ends<K, S, TILE, M>& ends) {
     for (int64_t b = 0; b < s.upper; ++b, x += s.x_row, w += s.w_row)
-        unroll<G>([&](auto i) {
+        each_channel<G>([&](auto i) {
             if constexpr (K > 0)
-                row_special<K, S, G, i, M, 0, 1>(acc, s, x, w, column, ends);
+                row_special<K, S, G, M, 0, 1>(acc, s, x, w, column, ends, i);
             else
-                row_any<G, i, M>(acc[0], s, x, w, column, n);
+                row_any<G, M>(acc[0], s, x, w, column, n, i);
         });
     if constexpr (K > 0 && ROWS == 2) {
         for (int64_t b = 0; b < s.both; ++b, x += s.x_row, w += s.w_row)
-            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 0, 2>(acc, s, x, w, column, ends); });
+            each_channel<G>([&](auto i) { row_special<K, S, G, M, 0, 2>(acc, s, x, w, column, ends, i); });
         for (int64_t b = 0; b < s.lower; ++b, x += s.x_row, w += s.w_row)
-            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 1, 2>(acc, s, x, w, column, ends); });
+            each_channel<G>([&](auto i) { row_special<K, S, G, M, 1, 2>(acc, s, x, w, column, ends, i); });
     }
 }
 

@@ -55,7 +55,7 @@ def takes_planes(convolution: Instruction, x: View, weights: Sequence[int]) -> b
     if len(x.lens) != 4 or x.type != "float" or x.strides[3] != 1:
         return False
     oc, ic, _, kernel_w = weights
-    few = ic <= CHANNELS and ic < oc and kernel_w <= COLUMNS
+    few = 0 < ic <= CHANNELS and ic < oc and kernel_w <= COLUMNS
     return few and attributes["group"] == 1 and all(d == 1 for d in attributes["dilation"])
 
 
