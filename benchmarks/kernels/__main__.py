@@ -155,8 +155,8 @@ def measure_conv(lib: ctypes.CDLL, case: tuple[int, ...], threads: int, seconds:
     if ic <= 4 and kernel <= 7:
         picture = aligned(np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
         planes = 1, ic, oc, ic * size**2, size**2, size, size, size, high, wide, kernel, stride, pad, pad
-        sizes = (ctypes.c_int64 * len(planes))(*planes)
-        runs.append(("planar", lib.run_planar, picture, sizes, pack_planar(w, lib.columns()), lib.planar_bytes(sizes)))
+        of = (ctypes.c_int64 * len(planes))(*planes)
+        runs.append(("planar", lib.run_planar, picture, of, pack_planar(w, lib.columns()), lib.planar_bytes(of)))
     if Conv(1, ic, oc, 1, ic, *window).suits_winograd:
         u = np.einsum("ai,ocij,bj->abco", PLACES, w, PLACES).reshape(36, ic, oc)
         runs.append(("winograd", lib.run_winograd, x, sizes, pack(u, lib.columns()), lib.winograd_bytes(sizes)))

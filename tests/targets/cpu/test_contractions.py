@@ -10,7 +10,11 @@ from numpy.typing import DTypeLike
 import migraphx
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
+from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape, permuted
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.cpu.target import translate
+from migraphx.targets.cpu.toolchain import Features
 from tests.targets.cpu.side_by_side import Case, check
 from tests.tolerances import assert_close
 
@@ -208,6 +212,11 @@ def test_convolutions_of_pictures() -> None:
             (shape(1, 3, 9, 12),),
         ),
         Case(
+            "pictures_whose_weights_come_at_run_time",
+            lambda b, x, w: (b.convolution(x, w), b.relu(b.convolution(x, w))),
+            (shape(1, 3, 9, 12), shape(8, 3, 3, 3)),
+        ),
+        Case(
             "picture_times_itself",
             lambda b, x: b.mul(conv(b, x, weight(4, 2, 1, 1)), b.concat(x, x, axis=1)),
             (shape(1, 2, 9, 12),),
@@ -221,6 +230,17 @@ def test_convolutions_of_pictures() -> None:
         ),
     ]
     check([Case(c.name, c.build, c.inputs, 10) for c in cases])
+
+
+@pytest.mark.parametrize(("constant", "copies"), [(True, 0), (False, 1)])
+def test_a_picture_is_laid_out_once_for_weights_that_are_no_constants(constant: bool, copies: int) -> None:
+    program = Program()
+    b, x = Builder(program.main), program.main.add_parameter("x", shape(1, 3, 9, 12))
+    sizes = (8, 3, 3, 3), (8, 3, 2, 5)
+    weights = [b.literal(weight(*s)) if constant else program.main.add_parameter(f"w{s}", shape(*s)) for s in sizes]
+    program.main.add_return([b.relu(b.convolution(x, w)) for w in weights])
+    calls = translate(program, CompileOptions(), Features(lanes=8, bf16_words=False, amx=False)).lowered.calls
+    assert sum("interleave" in call.kernel.text for call in calls if call.kernel) == copies
 
 
 def test_windows_of_several_planes() -> None:

@@ -112,14 +112,14 @@ template <Mode M, int G, class T, class I> MGX_INLINE vec<float> read_group(cons
     }
 }
 
-// f(0) .. f(G - 1): code for each, unless a group fills a register, whose channels differ by an address. With AVX-512
-// that code would be larger than the first-level cache.
+// f(0) .. f(G - 1): code for each, unless a group fills a register, whose channels differ by an address alone.
 template <int G, class F> MGX_INLINE void each_channel(F f) {
-    if constexpr (G == LANES)
+    if constexpr (G == LANES) {
 #pragma GCC unroll 1
         for (int i = 0; i < G; ++i) f(i);
-    else
+    } else {
         unroll<G>(f);
+    }
 }
 
 // The first and last K / 2 columns of a tile on the border, one behind the other: where they are read, from the tile's first

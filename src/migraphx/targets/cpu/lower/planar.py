@@ -22,7 +22,7 @@ CHANNELS, COLUMNS = 4, 7  # at most, of a picture and of a filter: from 8 on pro
 def laid_out(ctx: LoweringContext, ins: Instruction) -> None:
     """Nothing, where all that reads it takes planes as well; else a copy."""
     view = ctx.view(ins.inputs[0])
-    if ins not in ctx.output_views and all(_reads_planes(user, ins, view) for user in ins.users):
+    if ins not in ctx.output_views and all(_reads_planes(ctx, user, ins, view) for user in ins.users):
         ctx.views[ins] = view
     else:
         contiguous(ctx, ins)
@@ -32,7 +32,7 @@ def planar(ctx: LoweringContext, c: Contraction) -> bool:
     """Whether planar.hpp computes a convolution; it is called then."""
     x, weights, attributes = ctx.view(c.operands[0]), c.operands[1], c.anchor.op.attributes()
     constant = ctx.constant(weights)
-    if constant is None or not takes_planes(c.anchor, x, weights.shape.lens):
+    if constant is None or not _takes_planes(c.anchor, x, weights.shape.lens):
         return False
     (n, ic, in_h, in_w), (_, oc, out_h, out_w), (_, _, kernel_h, kernel_w) = x.lens, c.write.lens, weights.shape.lens
     (x_image, x_plane, x_row, _), (stride_h, stride_w) = x.strides, attributes["stride"]
@@ -49,8 +49,8 @@ def planar(ctx: LoweringContext, c: Contraction) -> bool:
     return True
 
 
-def takes_planes(convolution: Instruction, x: View, weights: Sequence[int]) -> bool:
-    """Whether planar.hpp takes a convolution of `x` with weights of such lens."""
+def _takes_planes(convolution: Instruction, x: View, weights: Sequence[int]) -> bool:
+    """Whether planar.hpp takes a convolution of `x` with constant weights of such lens."""
     attributes = convolution.op.attributes()
     if len(x.lens) != 4 or x.type != "float" or x.strides[3] != 1:
         return False
@@ -59,7 +59,7 @@ def takes_planes(convolution: Instruction, x: View, weights: Sequence[int]) -> b
     return few and attributes["group"] == 1 and all(d == 1 for d in attributes["dilation"])
 
 
-def _reads_planes(user: Instruction, image: Instruction, x: View) -> bool:
+def _reads_planes(ctx: LoweringContext, user: Instruction, image: Instruction, x: View) -> bool:
     """Whether a convolution, which may have an epilogue, reads an image as its first operand only, in planes."""
     inside = {i: i for i in user.inputs}
     if user.name == "group":
@@ -68,4 +68,6 @@ def _reads_planes(user: Instruction, image: Instruction, x: View) -> bool:
         user = next(i for i in body if not i.name.startswith("@"))
     if user.name != "convolution" or [*inside.values()].count(image) != 1:
         return False
-    return inside[user.inputs[0]] is image and takes_planes(user, x, user.inputs[1].shape.lens)
+    first, weights = (inside[i] for i in user.inputs)
+    known = first is image and ctx.constant(weights) is not None
+    return known and _takes_planes(user, x, weights.shape.lens)
