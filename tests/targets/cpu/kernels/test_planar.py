@@ -81,10 +81,10 @@ def test_planar(isa: str, brief: bool, case: Case) -> None:
     (top, left), (bottom, right) = case.before, case.after
     padded = torch.nn.functional.pad(torch.from_numpy(x.astype(np.float64)), (left, right, top, bottom))
     want = torch.conv2d(padded, torch.from_numpy(weights.astype(np.float64)), None, case.stride).permute(0, 2, 3, 1)
-    strides = (s // 4 for s in wide.strides[:3])
-    params = Planar(
-        case.n, case.ic, case.oc, *strides, h, w, *want.shape[1:3], case.kernel[0], case.stride[0], top, left
-    )  # fmt: skip
+    image, plane, row, _ = (s // 4 for s in wide.strides)
+    _, out_h, out_w, _ = want.shape
+    kernel, stride = case.kernel[0], case.stride[0]
+    params = Planar(case.n, case.ic, case.oc, image, plane, row, h, w, out_h, out_w, kernel, stride, top, left)
     numbers, packed = Numbers(), pack_planar(weights, lib.columns())
     params.cpp(numbers)
     sizes = (ctypes.c_int64 * len(numbers))(*numbers.values)
