@@ -49,6 +49,8 @@ extern "C" void run_groups(
         if (kind == 2) depthwise<0, 0, 7, 2>(t, *p, x, w, put);
         if (kind == 314) depthwise<3, 1, 7, 4>(t, *p, x, w, put);
         if constexpr (LANES >= 8) if (kind == 328) depthwise<3, 2, 8, 8>(t, *p, x, w, put);
+        if constexpr (LANES >= 16) if (kind == 3216) depthwise<3, 2, 8, 16>(t, *p, x, w, put);
+        if constexpr (LANES >= 16) if (kind == 3116) depthwise<3, 1, 7, 16>(t, *p, x, w, put);
     });
 }
 RUN(run_float, true, float, float)
@@ -159,6 +161,10 @@ def test_groups(isa: str) -> None:
     if lanes >= 8:
         for c in (8, 40, 64):
             _check(isa, 1, c, (1, 12, 21), (1, 3, 3), (1, 2, 2), before=one, after=one, group=8)
+    if lanes >= 16:
+        for c in (16, 80):
+            _check(isa, 1, c, (1, 12, 21), (1, 3, 3), (1, 2, 2), before=one, after=one, group=16)
+            _check(isa, 2, c, (1, 9, 13), (1, 3, 3), before=one, after=one, spare=16, group=16)
 
 
 @pytest.mark.parametrize(("width", "tile"), [(112, 8), (64, 8), (28, 7), (14, 7), (7, 7), (8, 8), (13, 7), (15, 8)])
