@@ -154,6 +154,7 @@ GATES = [
 
 X = (2, 3)
 IMAGE = (1, 2, 4, 4)
+IMAGE = (1, 2, 4, 4)
 ALGEBRA = [
     Case("mul_of_mul", "the product of the constants overflows or underflows",
          lambda b, x: b.mul(b.mul(x, lit(b, 1e30, lens=X)), lit(b, 1e30, lens=X)), (X,)),
@@ -161,6 +162,16 @@ ALGEBRA = [
          lambda b, x: b.mul(b.add(x, lit(b, 1e30, lens=X)), lit(b, 1e30, lens=X)), (X,)),
     Case("mul_of_add", "narrow types round a * c once more",
          lambda b, x: b.mul(b.add(x, lit(b, 2, lens=X, type="half")), lit(b, 3, lens=X, type="half")), (HALF(*X),)),
+    Case("add_to_convolution", "not another convolution of the same input",
+         lambda b, x: b.add(b.convolution(x, weights(b, 2, 2, 3, 3), padding=(1, 1)), b.relu(x)), (IMAGE,)),
+    Case("add_to_convolution", "sums of narrow weights are rounded",
+         lambda b, x: b.add(b.convolution(x, weights(b, 2, 2, 3, 3, type="half"), padding=(1, 1)), x), (HALF(*IMAGE),)),
+    Case("add_to_biased", "neither window lies within the other", lambda b, x: b.add(
+        b.add(b.convolution(x, weights(b, 2, 2, 3, 3), padding=(1, 1)), lit(b, 2, lens=IMAGE)),
+        b.convolution(x, weights(b, 2, 2, 3, 3), padding=(2, 2), dilation=(2, 2))), (IMAGE,)),
+    Case("sub_of_convolution", "the weights overflow", lambda b, x: b.sub(
+        b.convolution(x, lit(b, -3e38, lens=(2, 2, 1, 1))),
+        b.convolution(x, lit(b, 3e38, lens=(2, 2, 1, 1)))), (IMAGE,)),
     Case("sub_of_constant", "only for floats", lambda b, x: b.sub(x, lit(b, 2, lens=X, type="int32")),
          (Shape("int32", X),)),
     Case("div_by_constant", "only for floats", lambda b, x: b.div(x, lit(b, 2, lens=X, type="int32")),

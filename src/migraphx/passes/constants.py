@@ -35,6 +35,13 @@ def value_of(ins: Instruction) -> np.ndarray:
     return ins.op.compute(value_of(ins.inputs[0]))
 
 
+def source_of(constant: Instruction) -> Instruction:
+    """The literal of which a constant is a view."""
+    while constant.inputs:
+        constant = constant.inputs[0]
+    return constant
+
+
 def computed(ins: Instruction, levels: int = 8) -> np.ndarray | None:
     """The value of a constant, or of what is computed from constants alone in so many steps; else None.
 

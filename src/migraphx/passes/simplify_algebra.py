@@ -15,9 +15,10 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation, operators
 from migraphx.ir.refusal import Mismatch, Refuse
 from migraphx.ops.convolution import CONVOLUTIONS, Convolution, ConvolutionBackwards
-from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
+from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of, source_of
 from migraphx.passes.interface import Refusals
 from migraphx.passes.rewrite import Rule, rewrite, rewrites
+from migraphx.passes.sums_of_convolutions import SUMS_OF_CONVOLUTIONS
 
 Answer = Instruction | Refuse
 WIDE = frozenset({"float", "double"})
@@ -64,6 +65,12 @@ def add_of_biased(b: Builder, x: Instruction, a: Instruction, y: Instruction, c:
     return b.add(b.add(x, y), folded(b, "add", a, c))
 
 
+@rewrites(lambda b, x, a, y, c: b.sub(b.once(b.add(x, b.constant("a"))), b.once(b.add(y, b.constant("c")))))
+def sub_of_biased(b: Builder, x: Instruction, a: Instruction, y: Instruction, c: Instruction) -> Answer:
+    """(x + a) - (y + c) -> (x - y) + (a - c)"""
+    return b.add(b.sub(x, y), folded(b, "sub", a, c))
+
+
 @rewrites(lambda b, x, a, c: b.mul(b.once(b.add(x, b.constant("a"))), b.constant("c")))
 def mul_of_add(b: Builder, x: Instruction, a: Instruction, c: Instruction) -> Answer:
     """(x + a) * c -> x * c + a * c, so that the scale reaches the weights behind x"""
@@ -101,18 +108,12 @@ def div_by_constant(b: Builder, x: Instruction, a: Instruction) -> Answer:
 
 def scaled_weights(b: Builder, w: Instruction, factor: np.ndarray) -> Answer:
     """w * factor as a literal broadcast as `w` is; `factor` has w's rank."""
-    if len(w.users) > 1 or len(_source(w).users) > 1:
+    if len(w.users) > 1 or len(source_of(w).users) > 1:
         return Refuse("the weights are shared")
     value = operation("mul").compute(*np.broadcast_arrays(compact(w), factor))
     if not np.isfinite(value.astype(np.float32, copy=False)).all():
         return Refuse("the scaled weights overflow")
     return broadcast_literal(b, value, w.shape.lens)
-
-
-def _source(constant: Instruction) -> Instruction:
-    while constant.inputs:
-        constant = constant.inputs[0]
-    return constant
 
 
 def _only_along(value: np.ndarray, axis: int) -> bool:
@@ -323,6 +324,7 @@ RULES: list[Rule] = [
     mul_of_mul,
     add_of_add,
     add_of_biased,
+    sub_of_biased,
     mul_of_add,
     sub_of_constant,
     div_by_constant,
@@ -331,6 +333,7 @@ RULES: list[Rule] = [
     scale_of_dot,
     scale_of_left_dot,
     scale_before_dot,
+    *SUMS_OF_CONVOLUTIONS,
     pow_of_whole,
     idempotent,
     neg_of_neg,
@@ -349,7 +352,7 @@ RULES: list[Rule] = [
 
 
 def simplify_algebra(module: Module) -> Refusals:
-    """Apply the algebraic identities above until none is left.
+    """Apply the algebraic identities above, and those of sums of convolutions, until none is left.
 
     A batch norm behind a convolution (here a scale and an offset) goes into its weights:
 
