@@ -53,6 +53,22 @@ extern "C" void run_groups(
         if constexpr (LANES >= 16) if (kind == 3116) depthwise<3, 1, 7, 16>(t, *p, x, w, put);
     });
 }
+template <class TX, class TW>
+void run_times(const Depthwise* p, const TX* x, const TW* w, const float* bias, float* y, int kind, int threads) {
+    parallel(threads, 0, [&](const Team& t, char*) {
+        const Put put{y, bias, p->c};
+        if (kind == 3202) depthwise<3, 2, 8, 1, false, 2>(t, *p, x, w, put);
+        if (kind == 3102) depthwise<3, 1, 7, 1, true, 2>(t, *p, x, w, put);
+        if (kind == 4) depthwise<0, 0, 7, 1, false, 4>(t, *p, x, w, put);
+        if constexpr (LANES >= 8) if (kind == 8) depthwise<0, 0, 8, 1, false, 8>(t, *p, x, w, put);
+    });
+}
+#define TIMES(NAME, TX, TW) \
+    extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int kind, int n) \
+    { run_times(p, x, w, b, y, kind, n); }
+TIMES(times_float, float, float)
+TIMES(times_half, half, half)
+TIMES(times_bf16, bf16, float)
 RUN(run_float, true, float, float)
 RUN(run_half, false, half, half)
 RUN(run_bf16, false, bf16, float)
@@ -73,13 +89,17 @@ def _check(
     spare: int = 0,
     kind: str = "float",
     group: int = 1,
+    times: int = 1,
 ) -> None:
-    """Random data of that geometry; `spare` elements lie between pixels, `group` channels are summed."""
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((n, *size, c + spare), np.float32)
+    """Random data of that geometry; `spare` elements lie between pixels, `group` channels are summed.
+
+    Of each input channel there are `times` output channels, `c` in all.
+    """
+    rng, channels = np.random.default_rng(0), c // times
+    x = rng.standard_normal((n, *size, channels + spare), np.float32)
     w = rng.standard_normal((*kernel, group, c), np.float32)
     bias = rng.standard_normal(c, np.float32)
-    x[..., c:] = np.nan
+    x[..., channels:] = np.nan
     stored, weights = x, w
     if kind == "half":
         stored, weights = x.astype(np.float16), w.astype(np.float16)
@@ -87,18 +107,23 @@ def _check(
     elif kind == "bf16":
         stored = to_bf16(np.nan_to_num(x))
         x = from_bf16(stored)
-    tx = torch.from_numpy(np.ascontiguousarray(x[..., :c])).double().permute(0, 4, 1, 2, 3)
+    tx = torch.from_numpy(np.ascontiguousarray(x[..., :channels])).double().permute(0, 4, 1, 2, 3)
     edges = [e for pair in zip(reversed(before), reversed(after), strict=True) for e in pair]
     tw = torch.from_numpy(w).double().permute(4, 3, 0, 1, 2)
     want = torch.nn.functional.conv3d(
-        torch.nn.functional.pad(tx, edges), tw, torch.from_numpy(bias).double(), stride, 0, dilation, c // group
+        torch.nn.functional.pad(tx, edges), tw, torch.from_numpy(bias).double(), stride, 0, dilation, channels // group
     ).permute(0, 2, 3, 4, 1)
     out = Guarded(tuple(want.shape), np.float32)
-    params, numbers = Depthwise(n, c, c + spare, size, want.shape[1:4], kernel, stride, dilation, before), Numbers()
+    params, numbers = (
+        Depthwise(n, c, channels + spare, size, want.shape[1:4], kernel, stride, dilation, before),
+        Numbers(),
+    )
     params.cpp(numbers)
     k, s, tile = params.special
     p, arrays = (ctypes.c_int64 * len(numbers))(*numbers.values), (stored, weights, bias, out.array)
     name, kinds = (f"run_{kind}", 100 * k + 10 * s + tile) if group == 1 else ("run_groups", int(f"{k}{s}{group}"))
+    if times > 1:
+        name, kinds = f"times_{kind}", int(f"{k}{s}{times:02}")
     compile_snippet(SOURCE, isa)[name](p, *map(pointer, arrays), kinds, 3)
     out.check()
     assert_close(out.array, want.numpy(), np.float32, scale=float(np.prod(kernel) * group) ** 0.5)
@@ -165,6 +190,20 @@ def test_groups(isa: str) -> None:
         for c in (16, 80):
             _check(isa, 1, c, (1, 12, 21), (1, 3, 3), (1, 2, 2), before=one, after=one, group=16)
             _check(isa, 2, c, (1, 9, 13), (1, 3, 3), before=one, after=one, spare=16, group=16)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", ["float", "half", "bf16"])
+def test_several_filters_for_a_channel(kind: str, isa: str) -> None:
+    one, lanes = (0, 1, 1), compile_snippet(SOURCE, isa)["lanes"]()
+    for c, spare in ((64, 0), (2, 0), (38, 3), (96, 8)):
+        _check(isa, 2, c, (1, 9, 23), (1, 3, 3), (1, 2, 2), before=one, after=one, spare=spare, kind=kind, times=2)
+        _check(isa, 1, c, (2, 9, 14), (2, 3, 3), before=one, after=one, spare=spare, kind=kind, times=2)
+    for c in (40, 4, 32):
+        _check(isa, 1, c, (1, 9, 13), (1, 2, 2), (1, 1, 2), (1, 2, 1), one, one, spare=5, kind=kind, times=4)
+    if lanes >= 8:
+        for c in (8, 72):
+            _check(isa, 1, c, (1, 6, 16), (1, 4, 1), before=one, after=one, kind=kind, times=8)
 
 
 @pytest.mark.parametrize(("width", "tile"), [(112, 8), (64, 8), (28, 7), (14, 7), (7, 7), (8, 8), (13, 7), (15, 8)])

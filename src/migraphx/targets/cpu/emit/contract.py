@@ -243,10 +243,9 @@ def winograd_call(
 
 def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
     """A convolution of each group's channels with its own filters; `weights` {spatial..., group's channels, C}."""
-    numbers, (n, c, *_), width = Numbers(), x.lens, weights.lens[-2]
+    numbers, (n, channels, *_), (width, c) = Numbers(), x.lens, weights.lens[-2:]
     params = Depthwise(n, c, x.strides[-1], *astuple(window))
-    more = [str(width), "true"] if params.planes else [str(width)] if width > 1 else []
-    of = ", ".join([*map(str, params.special), *more])
+    of = ", ".join(map(str, (*params.special, width, int(params.planes), c // channels)))
     head = f"depthwise<{of}>(t, {params.cpp(numbers)}, p0, p1, epi);"
     label = "grouped convolution" if width > 1 else "depthwise"
     return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, label, origin)

@@ -1,8 +1,8 @@
-// Depthwise convolution, channels last: every channel its own filter (channel multiplier 1), or one for each of the few
-// channels of its group.
+// Depthwise convolution, channels last: every channel its own filter or filters, or one for each of the few channels of
+// its group.
 //
-//   depthwise<K, S, TILE, G, PLANES>(team, params, x, w, epi)
-//     x       [n][in0][in1][in2][c], pixels `pixel` elements apart (c where dense); float, half or bf16
+//   depthwise<K, S, TILE, G, PLANES, M>(team, params, x, w, epi)
+//     x       [n][in0][in1][in2][c / M], pixels `pixel` elements apart (c / M where dense); float, half or bf16
 //     w       [k0][k1][k2][G][c] dense; float, half or bf16: the weights of output channels c for the channels 0 .. G - 1 of
 //             their groups. Sums are float.
 //     G       channels of a group, in and out: a power of two, at most LANES; 1 by default
@@ -10,6 +10,8 @@
 //             neighbouring pixels share is loaded once (Depthwise.special of emit/structs.py says when); else 0, 0
 //     TILE    pixels of a tile: 8, or 7 where rows end with fewer of them unused
 //     PLANES  whether kernel[0] may be more than 1, where K is not 0; false by default
+//     M       output channels of an input channel (the channel multiplier): a power of two, at most LANES, and 1 where G is
+//             not; 1 by default
 //     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; each pair once
 //   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read
 //   zero. No scratch.
@@ -62,7 +64,7 @@ struct Multiples {
 // What a pair of output rows sums of one input plane, or a single row: filter row k of the upper output row meets the
 // same input row as filter row k - stride of the lower one. First come `upper` input rows that only the upper one
 // reads, then `both`, then `lower`, one after another; x and w are at the first of them, w as the upper one counts.
-template <class TX, class TW> struct Source {
+template <int G, int M, class TX, class TW> struct Source {
     const TX* x;
     const TW* w;
     int64_t planes, x_plane, w_plane;
@@ -71,8 +73,8 @@ template <class TX, class TW> struct Source {
     int64_t c, tap;                         // of w: between channels of a group, taps
     int64_t taps, dilation, stride, pad;    // of the last axis
 };
-template <int G, class TX, class TW>
-inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1, bool pair) {
+template <int G, int M, class TX, class TW>
+inline Source<G, M, TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1, bool pair) {
     const Window z = window(o0, p.stride[0], p.pad[0], p.dilation[0], p.kernel[0], p.in[0]);
     Window y = window(o1, p.stride[1], p.pad[1], p.dilation[1], p.kernel[1] + (pair ? p.stride[1] : 0), p.in[1]);
     if (z.count == 0) y.count = 0;
@@ -96,18 +98,29 @@ inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64
 // How a tile reads: whole registers, all within the row; the same, but for the first and last K / 2 columns, which may lie
 // outside; whole registers, columns outside the row being left out; or only n channels of the register, and the same of columns.
 enum Mode { INSIDE, BORDER, EDGE, PART };
-template <Mode M, class T> MGX_INLINE vec<float> read(const T* p, int n) {
-    return M == PART ? load_f_n(p, n) : load_f(p);
+template <Mode MODE, class T> MGX_INLINE vec<float> read(const T* p, int n) {
+    return MODE == PART ? load_f_n(p, n) : load_f(p);
+}
+
+// The LANES / M numbers at p, or as many of them as n lanes have, each in M lanes.
+template <Mode MODE, int M, class T, int... I> MGX_INLINE vec<float> read_repeated(const T* p, int n, Ints<I...>) {
+    constexpr int N = LANES / M;
+    const vec<float, N> few = MODE == PART ? load_f_n<N>(p, (n + M - 1) / M) : load_f<N>(p);
+    return __builtin_shufflevector(few, few, (I / M)...);
 }
 
 // The input at p as lanes multiply it by the weights of channel i of their groups.
-template <Mode M, int G, class T, class I> MGX_INLINE vec<float> read_group(const T* p, int n, I i) {
+template <Mode MODE, int G, int M, class T, class I> MGX_INLINE vec<float> read_group(const T* p, int n, I i) {
     if constexpr (G == LANES)
         return splat<float>(to_float(p[i]));
+    else if constexpr (M == LANES)
+        return splat<float>(to_float(*p));
+    else if constexpr (M > 1)
+        return read_repeated<MODE, M>(p, n, UpTo<LANES>{});
     else if constexpr (G == 1)
-        return read<M>(p, n);
+        return read<MODE>(p, n);
     else {
-        const vec<float> v = read<M>(p, n);
+        const vec<float> v = read<MODE>(p, n);
         return shuffle(v, v, (iota<int32_t>() & -G) + int(i));
     }
 }
@@ -124,8 +137,8 @@ template <int G, class F> MGX_INLINE void each_channel(F f) {
 
 // The first and last K / 2 columns of a tile on the border, one behind the other: where they are read, from the tile's first
 // column on, and what is left of them: nothing of columns outside, for which others are read.
-template <int K, int S, int TILE, Mode M> struct Ends {
-    template <class TX, class TW> Ends(const Source<TX, TW>&, int64_t) {}
+template <int K, int S, int TILE, Mode MODE> struct Ends {
+    template <class Read> Ends(const Read&, int64_t) {}
 };
 template <int K, int S, int TILE> struct Ends<K, S, TILE, BORDER> {
     static constexpr int HALF = K / 2, COLUMNS = (TILE - 1) * S + K;
@@ -133,7 +146,7 @@ template <int K, int S, int TILE> struct Ends<K, S, TILE, BORDER> {
     vec<int32_t> mask[2 * HALF];
 
     static constexpr int end(int j) { return j < HALF ? j : j >= COLUMNS - HALF ? j - COLUMNS + 2 * HALF : -1; }
-    template <class TX, class TW> Ends(const Source<TX, TW>& s, int64_t column) {
+    template <class Read> Ends(const Read& s, int64_t column) {
         for (int j = 0; j < COLUMNS; ++j) {
             if (end(j) < 0) continue;
             const int64_t c = column + j, in = c < 0 ? 0 : c < s.width ? c : s.width - 1;
@@ -145,9 +158,9 @@ template <int K, int S, int TILE> struct Ends<K, S, TILE, BORDER> {
 
 // One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
 // Every input is loaded once.
-template <int K, int S, int G, Mode M, int FIRST, int LAST, int TILE, class TX, class TW, class I>
-MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
-                            int64_t column, const Ends<K, S, TILE, M>& ends, I i) {
+template <int K, int S, Mode MODE, int FIRST, int LAST, int TILE, int G, int M, class TX, class TW, class I>
+MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<G, M, TX, TW>& s, const TX* x, const TW* w,
+                            int64_t column, const Ends<K, S, TILE, MODE>& ends, I i) {
     const Multiples pixels(s.pixel * int64_t(sizeof(TX))), taps(s.tap * int64_t(sizeof(TW)));
     vec<float> tap[ROWS][K];
 #pragma GCC unroll 2
@@ -156,14 +169,14 @@ MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>&
         for (int k = 0; k < K; ++k) tap[r][k] = load_f(taps.behind(w + i * s.c - r * s.w_shift, k));
 #pragma GCC unroll 32
     for (int j = 0; j < (TILE - 1) * S + K; ++j) {
-        if (M == EDGE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
+        if (MODE == EDGE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
         vec<float> v;
-        if constexpr (M == BORDER) {
+        if constexpr (MODE == BORDER) {
             const int end = ends.end(j);
-            v = read_group<INSIDE, G>(end < 0 ? pixels.behind(x, j) : x + ends.at[end < 0 ? 0 : end], 0, i);
+            v = read_group<INSIDE, G, M>(end < 0 ? pixels.behind(x, j) : x + ends.at[end < 0 ? 0 : end], 0, i);
             if (end >= 0) v = bit_cast<vec<float>>(bit_cast<vec<int32_t>>(v) & ends.mask[end]);
         } else {
-            v = read_group<INSIDE, G>(pixels.behind(x, j), 0, i);
+            v = read_group<INSIDE, G, M>(pixels.behind(x, j), 0, i);
         }
         v = in_register(v);
 #pragma GCC unroll 2
@@ -173,55 +186,55 @@ MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>&
                 if (j >= k && (j - k) % S == 0 && (j - k) / S < TILE) acc[r][(j - k) / S] += v * tap[r][k];
     }
 }
-template <int G, Mode M, int TILE, class TX, class TW, class I>
-MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
+template <Mode MODE, int TILE, int G, int M, class TX, class TW, class I>
+MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<G, M, TX, TW>& s, const TX* x, const TW* w,
                         int64_t column, int n, I channel) {
     const int64_t step = s.stride * s.pixel;
     for (int64_t k = 0; k < s.taps; ++k, column += s.dilation, x += s.dilation * s.pixel, w += s.tap) {
-        const vec<float> tap = read<M>(w + channel * s.c, n);
+        const vec<float> tap = read<MODE>(w + channel * s.c, n);
 #pragma GCC unroll 16
         for (int i = 0; i < TILE; ++i)
-            if (M == INSIDE || static_cast<uint64_t>(column + i * s.stride) < static_cast<uint64_t>(s.width))
-                acc[i] += read_group<M, G>(x + i * step, n, channel) * tap;
+            if (MODE == INSIDE || static_cast<uint64_t>(column + i * s.stride) < static_cast<uint64_t>(s.width))
+                acc[i] += read_group<MODE, G, M>(x + i * step, n, channel) * tap;
     }
 }
 
 // The input rows of one plane.
-template <int K, int S, int G, Mode M, int TILE, class TX, class TW>
-MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
-                    int n, const Ends<K, S, TILE, M>& ends) {
+template <int K, int S, Mode MODE, int TILE, int G, int M, class TX, class TW>
+MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<G, M, TX, TW>& s, const TX* x, const TW* w, int64_t column,
+                    int n, const Ends<K, S, TILE, MODE>& ends) {
     for (int64_t b = 0; b < s.upper; ++b, x += s.x_row, w += s.w_row)
         each_channel<G>([&](auto i) {
             if constexpr (K > 0)
-                row_special<K, S, G, M, 0, 1>(acc, s, x, w, column, ends, i);
+                row_special<K, S, MODE, 0, 1>(acc, s, x, w, column, ends, i);
             else
-                row_any<G, M>(acc[0], s, x, w, column, n, i);
+                row_any<MODE>(acc[0], s, x, w, column, n, i);
         });
     if constexpr (K > 0 && ROWS == 2) {
         for (int64_t b = 0; b < s.both; ++b, x += s.x_row, w += s.w_row)
-            each_channel<G>([&](auto i) { row_special<K, S, G, M, 0, 2>(acc, s, x, w, column, ends, i); });
+            each_channel<G>([&](auto i) { row_special<K, S, MODE, 0, 2>(acc, s, x, w, column, ends, i); });
         for (int64_t b = 0; b < s.lower; ++b, x += s.x_row, w += s.w_row)
-            each_channel<G>([&](auto i) { row_special<K, S, G, M, 1, 2>(acc, s, x, w, column, ends, i); });
+            each_channel<G>([&](auto i) { row_special<K, S, MODE, 1, 2>(acc, s, x, w, column, ends, i); });
     }
 }
 
 // Pixels o + first .. o + last - 1 of `rows` output rows, the first row at epilogue row `row`; the channels from c0 on: whole
 // registers up to end, or the n before it.
-template <int K, int S, int TILE, int G, bool PLANES, Mode M, class TX, class TW, class Epi>
-MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int first, int last, int64_t c0, int64_t end, int64_t row,
+template <int K, int S, int TILE, bool PLANES, Mode MODE, int G, int M, class TX, class TW, class Epi>
+MGX_NOINLINE void tile(const Source<G, M, TX, TW>& source, int64_t o, int first, int last, int64_t c0, int64_t end, int64_t row,
                        int64_t width, int rows, const Epi& to) {
     const Epi epi = to;  // copies, which stores cannot change
-    const Source<TX, TW> s = source;
+    const Source<G, M, TX, TW> s = source;
     const int64_t column = o * s.stride - s.pad, at = column * s.pixel;
     const int n = int(end - c0);
-    const Ends<K, S, TILE, M> ends(s, column);
+    const Ends<K, S, TILE, MODE> ends(s, column);
     for (int64_t channel = c0; channel < end; channel += LANES) {
         vec<float> acc[ROWS][TILE] = {};
         for (int64_t a = 0; a < (PLANES ? s.planes : 1); ++a)
-            sum<K, S, G, M>(acc, s, s.x + a * s.x_plane + at + channel, s.w + a * s.w_plane + channel, column, n, ends);
+            sum<K, S, MODE>(acc, s, s.x + a * s.x_plane + at + channel / M, s.w + a * s.w_plane + channel, column, n, ends);
         const auto give = [&](int r, int i, vec<float> v) {
-            if (r >= rows || (M == BORDER && i < first) || (M >= EDGE && i >= last)) return;
-            if constexpr (M == PART)
+            if (r >= rows || (MODE == BORDER && i < first) || (MODE >= EDGE && i >= last)) return;
+            if constexpr (MODE == PART)
                 epi(row + r * width + o + i, channel, v, n);
             else
                 epi(row + r * width + o + i, channel, v);
@@ -249,8 +262,8 @@ template <int K, int S, int TILE> inline bool has_borders(const Depthwise& p) {
 }
 
 // One output row, or two, of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
-template <int K, int S, int TILE, int G, bool PLANES, class TX, class TW, class Epi>
-MGX_INLINE void lines(const Source<TX, TW>& s, bool borders, int64_t width, int64_t c0, int64_t end, int64_t row, int rows,
+template <int K, int S, int TILE, bool PLANES, int G, int M, class TX, class TW, class Epi>
+MGX_INLINE void lines(const Source<G, M, TX, TW>& s, bool borders, int64_t width, int64_t c0, int64_t end, int64_t row, int rows,
                       const Epi& epi) {
     const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
     const int64_t whole = c0 + (end - c0) / LANES * LANES;
@@ -259,18 +272,18 @@ MGX_INLINE void lines(const Source<TX, TW>& s, bool borders, int64_t width, int6
         const int count = int(width - o < TILE ? width - o : TILE);
         const bool inside = count == TILE && first >= 0 && first + span < s.width;
         if (inside)
-            tile<K, S, TILE, G, PLANES || K == 0, INSIDE>(s, o, 0, TILE, c0, whole, row, width, rows, epi);
+            tile<K, S, TILE, PLANES || K == 0, INSIDE>(s, o, 0, TILE, c0, whole, row, width, rows, epi);
         else if (K == 0 || !borders)
-            tile<K, S, TILE, G, PLANES || K == 0, EDGE>(s, o, 0, count, c0, whole, row, width, rows, epi);
+            tile<K, S, TILE, PLANES || K == 0, EDGE>(s, o, 0, count, c0, whole, row, width, rows, epi);
         else if constexpr (K > 0)
-            tile<K, S, TILE, G, PLANES, BORDER>(s, o + count - TILE, TILE - count, TILE, c0, whole, row, width, rows, epi);
-        if (whole < end) tile<0, 0, TILE, G, true, PART>(s, o, 0, count, whole, end, row, width, rows, epi);
+            tile<K, S, TILE, PLANES, BORDER>(s, o + count - TILE, TILE - count, TILE, c0, whole, row, width, rows, epi);
+        if (whole < end) tile<0, 0, TILE, true, PART>(s, o, 0, count, whole, end, row, width, rows, epi);
     }
 }
 
 }  // namespace dw
 
-template <int K, int S, int TILE, int G = 1, bool PLANES = false, class TX, class TW, class Epi>
+template <int K, int S, int TILE, int G = 1, bool PLANES = false, int M = 1, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
     const int64_t wide = dw::chunk_channels(p, sizeof(TX));
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
@@ -286,8 +299,8 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
             const int64_t plane = i / p.out[1], o1 = i % p.out[1];
             const TX* from = x + plane / p.out[0] * image;
             n = pairs && i + 1 < rows.end && o1 + 1 < p.out[1] ? 2 : 1;
-            const auto source = dw::source<G>(p, from, w, plane % p.out[0], o1, n == 2);
-            dw::lines<K, S, TILE, G, PLANES>(source, borders, p.out[2], c0, end, i * p.out[2], int(n), epi);
+            const auto source = dw::source<G, M>(p, from, w, plane % p.out[0], o1, n == 2);
+            dw::lines<K, S, TILE, PLANES>(source, borders, p.out[2], c0, end, i * p.out[2], int(n), epi);
         }
     }
 }

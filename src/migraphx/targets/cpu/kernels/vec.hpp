@@ -117,10 +117,6 @@ template <class V> struct Halves {
     vec<lane_t<V>, lanes_v<V> / 2> low, high;
 };
 template <class V> MGX_INLINE Halves<V> halves(V v) { return bit_cast<Halves<V>>(v); }
-template <class V> MGX_INLINE vec<lane_t<V>, 2 * lanes_v<V>> join(V low, V high) {
-    using W = vec<lane_t<V>, 2 * lanes_v<V>>;
-    return bit_cast<W>(Halves<W>{low, high});
-}
 
 // v, loaded once: compilers would make the load an operand of each instruction that uses it.
 template <class V> MGX_INLINE V in_register(V v) {
@@ -157,6 +153,14 @@ template <int I> struct Int {
 };
 template <class F, int... I> MGX_INLINE void unroll(F& f, Ints<I...>) { (f(Int<I>{}), ...); }
 template <int N, class F> MGX_INLINE void unroll(F f) { unroll(f, UpTo<N>{}); }
+
+// Both one behind the other, by an instruction: two stores and a load of both would wait for the stores to end.
+template <class V, int... I> MGX_INLINE vec<lane_t<V>, 2 * lanes_v<V>> join(V low, V high, Ints<I...>) {
+    return __builtin_shufflevector(low, high, I...);
+}
+template <class V> MGX_INLINE vec<lane_t<V>, 2 * lanes_v<V>> join(V low, V high) {
+    return join(low, high, UpTo<2 * lanes_v<V>>{});
+}
 
 // ---- whole loads and stores, splat --------------------------------------------------------------
 

@@ -35,7 +35,7 @@ def depthwise(ctx: LoweringContext, c: Contraction, source: View, window: Window
     assert isinstance(ctx.emit, CppEmitter)
     weights = _depthwise_weights(ctx, c.operands[1], c.origin)
     before = ctx.emit.convolutions.get(source.buffer)
-    floats = weights.type == "float" and weights.lens[-2] == 1
+    floats = weights.type == "float" and weights.lens[-2:] == (1, source.lens[1])
     follows = before is not None and floats and _only_reads(ctx, c, source, before.call)
     if before is None or not follows or likely_less(4 * prod(source.lens[1:]), _least_between(before)):
         ctx.call(depthwise_call(source, weights, window, epilogue, c.origin))
@@ -114,16 +114,19 @@ def _taken_back(ctx: LoweringContext) -> int:
 
 
 def in_lanes(source: View, write: View, group: int, lanes: int) -> bool:
-    """Whether depthwise.hpp takes a convolution: of groups with as many channels in as out, few enough for a register.
+    """Whether depthwise.hpp takes a convolution: of groups of few channels, as many in as out, or one in and few out.
 
-    The engine of products takes as long, times: on a Zen 4 5 for groups of 4, 1.7 to 2.2 for 8; on an Emerald Rapids
-    1.2 to 2 for 16; on a Zen 3, whose registers hold 8, 1.4 to 1.9 for 8, but 0.9 for 16, which take two of them.
+    Few are what a register holds. The engine of products takes as long, times: on a Zen 4 5 for groups of 4, 1.7 to
+    2.2 for 8; on an Emerald Rapids 1.2 to 2 for 16; on a Zen 3, whose registers hold 8, 1.4 to 1.9 for 8, 0.9 for 16,
+    which take two of them, and 9 to 10 for one channel in and two out (7x7 windows at every second pixel).
     """
     (_, ic, *_), (_, oc, *_) = source.lens, write.lens
-    if ic != oc or source.type not in ("float", "half", "bf16"):
+    if source.type not in ("float", "half", "bf16"):
         return False
-    width = ic // group
-    return width == 1 or (group > 1 and width in (2, 4, 8, 16) and width <= lanes)
+    width, few = ic // group, [n for n in (2, 4, 8, 16) if n <= lanes]
+    if ic == oc:
+        return width == 1 or (group > 1 and width in few)
+    return width == 1 and oc % group == 0 and oc // group in few
 
 
 def _depthwise_weights(ctx: LoweringContext, weights: Instruction, origin: str) -> View:
