@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from migraphx.ir.builder import Builder
+from migraphx.ir.dtype import NARROW_FLOATS
 from migraphx.ir.module import Instruction
 from migraphx.ir.refusal import Mismatch, Refuse
 from migraphx.ops.convolution import Convolution
@@ -23,7 +24,6 @@ from migraphx.passes.constants import compact, is_constant, source_of, value_of
 from migraphx.passes.rewrite import Rule, rewrites
 
 Answer = Instruction | Refuse
-WIDE = ("float", "double")
 NO_BRANCH = Mismatch("not another convolution of the same input")
 
 
@@ -86,7 +86,7 @@ def merged(b: Builder, x: Instruction, terms: Sequence[Instruction], signs: tupl
     first, second = (_branch(x, term) for term in terms)
     if first is None or second is None:
         return NO_BRANCH
-    if x.shape.type not in WIDE:
+    if x.shape.type in NARROW_FLOATS:
         return Refuse("sums of narrow weights are rounded")
     weights = [term.inputs[1] for term in terms if isinstance(term.op, Convolution)]
     if any(len(i.users) > 1 for w in weights for i in (w, source_of(w))):

@@ -221,8 +221,8 @@ MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<G, M, TX, TW>& s
 // Pixels o + first .. o + last - 1 of `rows` output rows, the first row at epilogue row `row`; the channels from c0 on: whole
 // registers up to end, or the n before it.
 template <int K, int S, int TILE, bool PLANES, Mode MODE, int G, int M, class TX, class TW, class Epi>
-MGX_NOINLINE void tile(const Source<G, M, TX, TW>& source, int64_t o, int first, int last, int64_t c0, int64_t end, int64_t row,
-                       int64_t width, int rows, const Epi& to) {
+MGX_NOINLINE void tile(const Source<G, M, TX, TW>& source, int64_t o, int first, int last, int64_t c0, int64_t end,
+                       int64_t row, int64_t width, int rows, const Epi& to) {
     const Epi epi = to;  // copies, which stores cannot change
     const Source<G, M, TX, TW> s = source;
     const int64_t column = o * s.stride - s.pad, at = column * s.pixel;
@@ -263,8 +263,8 @@ template <int K, int S, int TILE> inline bool has_borders(const Depthwise& p) {
 
 // One output row, or two, of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
 template <int K, int S, int TILE, bool PLANES, int G, int M, class TX, class TW, class Epi>
-MGX_INLINE void lines(const Source<G, M, TX, TW>& s, bool borders, int64_t width, int64_t c0, int64_t end, int64_t row, int rows,
-                      const Epi& epi) {
+MGX_INLINE void lines(const Source<G, M, TX, TW>& s, bool borders, int64_t width, int64_t c0, int64_t end, int64_t row,
+                      int rows, const Epi& epi) {
     const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
     const int64_t whole = c0 + (end - c0) / LANES * LANES;
     for (int64_t o = 0; o < width; o += TILE) {
