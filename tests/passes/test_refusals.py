@@ -154,7 +154,6 @@ GATES = [
 
 X = (2, 3)
 IMAGE = (1, 2, 4, 4)
-IMAGE = (1, 2, 4, 4)
 ALGEBRA = [
     Case("mul_of_mul", "the product of the constants overflows or underflows",
          lambda b, x: b.mul(b.mul(x, lit(b, 1e30, lens=X)), lit(b, 1e30, lens=X)), (X,)),
@@ -165,7 +164,8 @@ ALGEBRA = [
     Case("add_to_convolution", "not another convolution of the same input",
          lambda b, x: b.add(b.convolution(x, weights(b, 2, 2, 3, 3), padding=(1, 1)), b.relu(x)), (IMAGE,)),
     Case("add_to_convolution", "sums of narrow weights are rounded",
-         lambda b, x: b.add(b.convolution(x, weights(b, 2, 2, 3, 3, type="half"), padding=(1, 1)), x), (HALF(*IMAGE),)),
+         lambda b, x: b.add(b.convolution(x, weights(b, 2, 2, 3, 3, type="half"), padding=(1, 1)),
+                            b.convolution(x, weights(b, 2, 2, 1, 1, type="half"))), (HALF(*IMAGE),)),
     Case("add_to_biased", "neither window lies within the other", lambda b, x: b.add(
         b.add(b.convolution(x, weights(b, 2, 2, 3, 3), padding=(1, 1)), lit(b, 2, lens=IMAGE)),
         b.convolution(x, weights(b, 2, 2, 3, 3), padding=(2, 2), dilation=(2, 2))), (IMAGE,)),

@@ -52,18 +52,18 @@ def test_a_mixer_of_tokens():
         scaled = b.mul(b.sub(branches, norm(b, x)), b.multibroadcast(const(b, c, 1, 1), out_lens=x.shape.lens))
         return b.add(x, scaled)
 
-    assert left_of(build, x=(1, 6, 7, 5)) == {"convolution": 1, "add": 1}
+    assert left_of(build, x=(1, 6, 7, 5)) == {"convolution": 1, "add": 2}
 
 
 @pytest.mark.parametrize("rank", [3, 5])
-@pytest.mark.parametrize("order", ["wide - narrow", "narrow - wide", "wide - x", "x - wide"])
+@pytest.mark.parametrize("order", ["wide - narrow", "narrow - wide", "wide - scaled", "scaled - wide"])
 def test_differences_in_other_ranks(order: str, rank: int):
     n = rank - 2
 
     def build(b: Builder, x: Value) -> Value:
         ones, tail = (1,) * n, (2,) * n
         of = {
-            "x": x,
+            "scaled": b.mul(x, b.multibroadcast(const(b, 4, *ones), out_lens=x.shape.lens)),
             "wide": b.convolution(x, const(b, 4, 2, *(5,) * n), padding=tail, stride=ones, dilation=ones, group=2),
             "narrow": b.convolution(x, const(b, 4, 2, *(3,) * n), padding=ones, stride=ones, dilation=ones, group=2),
         }
@@ -110,17 +110,23 @@ def test_groups_within_others():
     assert left_of(others, x=(2, 6, 5, 5)) == {"convolution": 2, "add": 1}
 
 
+def test_the_input_itself_is_added_exactly():
+    def build(b: Builder, x: Value) -> Value:
+        return b.add(x, b.convolution(x, const(b, 4, 4, 3, 3), padding=(1, 1)))
+
+    assert left_of(build, x=(1, 4, 5, 5)) == {"convolution": 1, "add": 1}
+
+
 @pytest.mark.parametrize("why", ["narrow", "shared", "shifted", "strides", "used", "inputs", "overflow"])
 def test_what_stays(why: str):
     type = "half" if why == "narrow" else "float"
 
+    def weights(b: Builder, huge: float) -> Value:
+        return b.full(huge, const(b, 4, 4, 3, 3)) if why == "overflow" else const(b, 4, 4, 3, 3, type=type)
+
     def build(b: Builder, x: Value, v: Value) -> list[Value]:
-        w = v if why == "inputs" else const(b, 4, 4, 3, 3, type=type)
-        if why == "overflow":
-            w = b.literal(np.full((4, 4, 3, 3), 3e38, np.float32))
-        u = w if why in ("shared", "overflow") else const(b, 4, 4, 3, 3, type=type)
-        if why == "overflow":
-            u = b.literal(np.full((4, 4, 3, 3), 2e38, np.float32))
+        w = v if why == "inputs" else weights(b, 3e38)
+        u = w if why == "shared" else weights(b, 2e38)
         pad, stride = ((1, 1, 1, 1) if why != "shifted" else (0, 1, 2, 1)), ((1, 1) if why != "strides" else (2, 2))
         one = b.convolution(x, w, padding=(1, 1))
         if why == "strides":  # of one pixel there is one window, whatever the stride

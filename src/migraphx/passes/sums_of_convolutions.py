@@ -1,8 +1,8 @@
 """Sums of convolutions of one input: one convolution, whose weights are the sum of theirs.
 
-Networks are trained with branches side by side: windows of several sizes, a norm of the input, the input itself
-(RepVGG, MobileOne, FastViT; "structural re-parameterization"). The input and its scaled channels are depthwise
-convolutions of one tap.
+Networks are trained with branches side by side: windows of several sizes, a norm of the input (RepVGG, MobileOne,
+FastViT; "structural re-parameterization"). Scaled channels are a depthwise convolution of one tap. The input itself
+stays a term, which costs little behind a convolution: it is added exactly, where a convolution rounds its products.
 
 Where an input is infinite and parts of other signs add up to NaN, the answer is infinite. Weights of narrow floats,
 whose sums would be rounded, stay apart.
@@ -39,10 +39,8 @@ class Branch:
 
 
 def _branch(x: Instruction, term: Instruction) -> Branch | None:
-    """What a term is of `x`; None where it is no convolution of it, no scale of its channels, and not itself."""
+    """What a term is of `x`; None where it is no convolution of it, and no scale of its channels."""
     rank = x.shape.ndim - 2
-    if term is x:
-        return _of_channels(np.ones(1, x.shape.numpy_dtype), x)
     if len(term.users) > 1 or x not in term.inputs:
         return None
     if isinstance(term.op, Convolution) and term.inputs[0] is x and is_constant(term.inputs[1]):
@@ -81,7 +79,7 @@ def _embedded(inner: Branch, outer: Branch) -> np.ndarray | None:
     return weights
 
 
-def merged(b: Builder, x: Instruction, terms: Sequence[Instruction], signs: tuple[int, int] = (1, 1)) -> Answer:
+def _merged(b: Builder, x: Instruction, terms: Sequence[Instruction], signs: tuple[int, int] = (1, 1)) -> Answer:
     """The sum of both terms, each times 1 or -1, as one convolution of `x`."""
     first, second = (_branch(x, term) for term in terms)
     if first is None or second is None:
@@ -103,28 +101,28 @@ def merged(b: Builder, x: Instruction, terms: Sequence[Instruction], signs: tupl
 
 @rewrites(lambda b, x, v, y: b.add(b.once(b.convolution(x, b.constant("v"))), y))
 def add_to_convolution(b: Builder, x: Instruction, root: Instruction) -> Answer:
-    """convolution(x, v) + y -> convolution(x, v + w), where y is convolution(x, w), x * w, or x"""
-    return merged(b, x, root.inputs)
+    """convolution(x, v) + y -> convolution(x, v + w), where y is convolution(x, w) or x * w"""
+    return _merged(b, x, root.inputs)
 
 
 @rewrites(lambda b, x, v, y: b.sub(b.once(b.convolution(x, b.constant("v"))), y))
 def sub_from_convolution(b: Builder, x: Instruction, root: Instruction) -> Answer:
-    """convolution(x, v) - y -> convolution(x, v - w), where y is convolution(x, w), x * w, or x"""
-    return merged(b, x, root.inputs, (1, -1))
+    """convolution(x, v) - y -> convolution(x, v - w), where y is convolution(x, w) or x * w"""
+    return _merged(b, x, root.inputs, (1, -1))
 
 
 @rewrites(lambda b, x, v, y: b.sub(y, b.once(b.convolution(x, b.constant("v")))))
 def sub_of_convolution(b: Builder, x: Instruction, root: Instruction) -> Answer:
-    """y - convolution(x, v) -> convolution(x, w - v), where y is x * w, or x"""
-    return merged(b, x, root.inputs, (1, -1))
+    """y - convolution(x, v) -> convolution(x, w - v), where y is x * w"""
+    return _merged(b, x, root.inputs, (1, -1))
 
 
 @rewrites(lambda b, x, v, a, y: b.add(b.once(b.add(b.once(b.convolution(x, b.constant("v"))), b.constant("a"))), y))
 def add_to_biased(b: Builder, x: Instruction, a: Instruction, y: Instruction, root: Instruction) -> Answer:
-    """(convolution(x, v) + a) + y -> convolution(x, v + w) + a, where y is convolution(x, w), x * w, or x"""
+    """(convolution(x, v) + a) + y -> convolution(x, v + w) + a, where y is convolution(x, w) or x * w"""
     biased = next(i for i in root.inputs if i is not y)
     convolution = next(i for i in biased.inputs if i is not a)
-    one = merged(b, x, (convolution, y))
+    one = _merged(b, x, (convolution, y))
     return one if isinstance(one, Refuse) else b.add(one, a)
 
 

@@ -114,10 +114,8 @@ def _check(
         torch.nn.functional.pad(tx, edges), tw, torch.from_numpy(bias).double(), stride, 0, dilation, channels // group
     ).permute(0, 2, 3, 4, 1)
     out = Guarded(tuple(want.shape), np.float32)
-    params, numbers = (
-        Depthwise(n, c, channels + spare, size, want.shape[1:4], kernel, stride, dilation, before),
-        Numbers(),
-    )
+    params = Depthwise(n, c, channels + spare, size, want.shape[1:4], kernel, stride, dilation, before)
+    numbers = Numbers()
     params.cpp(numbers)
     k, s, tile = params.special
     p, arrays = (ctypes.c_int64 * len(numbers))(*numbers.values), (stored, weights, bias, out.array)
