@@ -25,7 +25,7 @@ from torch_migraphx.dynamo.compilations import observes_compilations
 from torch_migraphx.dynamo.draws import DrawsAhead
 from torch_migraphx.dynamo.expected import expect_graph
 from torch_migraphx.dynamo.float_inputs import specialized_attributes
-from torch_migraphx.dynamo.module_guards import guard_modules_by_version
+from torch_migraphx.dynamo.module_guards import MergedGuards, guard_modules_by_version
 from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, drops_between_layers, to_acc
 from torch_migraphx.dynamo.runner import OfPlaces, Runner
 from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
@@ -69,14 +69,16 @@ def migraphx_backend(
     if chosen.target == "cpu":
         expect_graph(gm)
     # with gradients they ask who requires them, which is in no dictionary
-    fetches = {} if torch.is_grad_enabled() else guard_modules_by_version()
+    guards = MergedGuards() if torch.is_grad_enabled() else guard_modules_by_version()
     with specialized_attributes(gm):
         if chosen.save_compiled or chosen.load_compiled:
             return _in_file(gm, example_inputs, chosen)
         if chosen.use_aot or needs_gradient(example_inputs):
             return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
         try:
-            return _direct(gm, example_inputs, chosen, fetches)
+            direct = _direct(gm, example_inputs, chosen, guards.fetches)
+            guards.writes_inputs = False  # what writes them needs AOTAutograd
+            return direct
         except NeedsAot as reason:
             logger.info("through AOTAutograd: %s", reason)
             return _autograd(gm, example_inputs, chosen, backward_in_engine=False)

@@ -4,7 +4,8 @@ Of each module Dynamo asks ten questions a call: its type, its attributes, its p
 what lies in dictionaries: those of the modules' attributes, submodules, parameters and buffers. Here the guards of a
 module, and of those within, become one: the versions of these dictionaries, the modules' types and the tensors' sizes
 are as they were when Dynamo's own guards last held. Else these are asked, as for a module that is new. What is no item
-of such a dictionary, or can change by itself (lists, objects), keeps Dynamo's guards.
+of such a dictionary, or can change by itself (lists, objects), keeps Dynamo's guards. So do buffers of others' layers
+than torch's own where a graph writes its inputs: there Dynamo asks that none of them is such a buffer.
 
 torch names no place for this: the guards are those of its TracingContext, which it builds when a backend is done.
 """
@@ -17,6 +18,7 @@ import types
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from threading import get_ident
 from typing import Any, cast
@@ -51,15 +53,22 @@ Tree = dict[Any, "Tree"]
 """Paths by their first steps."""
 
 
-def guard_modules_by_version() -> dict[Source, Fetch]:
-    """To be called by a backend, for a graph that asks for no gradients: merge the guards of each module.
+@dataclass
+class MergedGuards:
+    """Of a graph: what its modules' guards become, once its backend is done."""
 
-    Of each of these modules the guard will remember the tensors that its Fetch is told.
-    """
+    fetches: dict[Source, Fetch] = field(default_factory=dict)
+    """By modules. Their guards will remember the tensors that these are told."""
+    writes_inputs: bool = True
+    """Whether the graph may write its inputs. Else it does not matter whether one of them is also a buffer."""
+
+
+def guard_modules_by_version() -> MergedGuards:
+    """To be called by a backend, for a graph that asks for no gradients: merge the guards of each module."""
+    merged = MergedGuards()
     context = TracingContext.try_get()
     if context is None:
-        return {}
-    fetches: dict[Source, Fetch] = {}
+        return merged
     guards = context.guards_context.dynamo_guards
     by_root: dict[Source, list[Guard]] = defaultdict(list)
     for guard in guards:
@@ -67,21 +76,23 @@ def guard_modules_by_version() -> dict[Source, Fetch]:
     for root, own in by_root.items():
         if len(own) >= FEWEST and type(root) in (sources.LocalSource, sources.GlobalSource):
             guards.inner -= type(guards.inner)(own)
-            fetches[root] = Fetch()
-            guards.add(Guard(root, partial(_create, own, fetches[root])))
-    return fetches
+            merged.fetches[root] = Fetch()
+            guards.add(Guard(root, partial(_create, own, merged)))
+    return merged
 
 
-def _create(guards: Sequence[Guard], fetch: Fetch, builder: Any, guard: Guard) -> None:
+def _create(guards: Sequence[Guard], merged: MergedGuards, builder: Any, guard: Guard) -> None:
     """Called by Dynamo where it builds guards: build those that have to be asked each time, and one for the others."""
     root = cast(Any, guard.originating_source)
+    fetch = merged.fetches[root]
     local = isinstance(root, sources.LocalSource)
     name = root.local_name if local else root.global_name
     module = builder.scope["L" if local else "G"].get(name)
     paths: dict[Source, Path | None] = {}
     ordered = sorted(guards)
     known = [(g, _path(g, module, paths)) for g in ordered] if isinstance(module, nn.Module) else []
-    covered = {g: path for g, path in known if path is not None}
+    compared = _compared_with_inputs if merged.writes_inputs else lambda *_: False
+    covered = {g: path for g, path in known if path is not None and not compared(g, _value(module, path))}
     asked = _apart(covered, builder) if covered else None
     for other in ordered:
         if asked is None or other not in covered:
@@ -102,15 +113,18 @@ def _apart(guards: Iterable[Guard], builder: Any) -> Any:
         kept = builder.guard_manager, builder._cached_guard_managers
         alone = type(kept[0])()
         root = alone.root
+        pairs = builder.no_tensor_aliasing_names, builder.no_tensor_aliasing_guard_managers
     except (AttributeError, TypeError) as error:
         logger.info("Dynamo's guards on modules stay as they are: %s", error)
         return None
     try:
         builder.guard_manager, builder._cached_guard_managers = alone, {}
+        builder.no_tensor_aliasing_names, builder.no_tensor_aliasing_guard_managers = [], []
         for guard in guards:
             guard.create(builder)
     finally:
         builder.guard_manager, builder._cached_guard_managers = kept
+        builder.no_tensor_aliasing_names, builder.no_tensor_aliasing_guard_managers = pairs
     return root
 
 
@@ -126,9 +140,13 @@ def _path(guard: Guard, root: nn.Module, paths: dict[Source, Path | None]) -> Pa
         return path if kind in OF_MODULES else None
     if type(value) is dict:
         return path if kind in OF_DICTS else None
-    if type(value) is torch.Tensor:  # Dynamo compares others with each other, and with inputs
-        return path if sources.is_from_unspecialized_builtin_nn_module_source(guard.originating_source) else None
-    return path if _is_constant(value) or type(value) is nn.Parameter else None
+    return path if _is_constant(value) or type(value) in (torch.Tensor, nn.Parameter) else None
+
+
+def _compared_with_inputs(guard: Guard, value: Any) -> bool:
+    """Whether Dynamo also asks that no input is this tensor: of buffers, but for those of torch's own layers."""
+    own = sources.is_from_unspecialized_builtin_nn_module_source(guard.originating_source)
+    return type(value) is torch.Tensor and not own
 
 
 def _is_constant(value: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch._dynamo.utils import counters
 
 from torch_migraphx.dynamo import module_guards
@@ -19,6 +20,12 @@ X = torch.randn(2, 8)
 def backend(gm: Any, inputs: Any) -> Any:
     """Torch's own kernels, behind these guards."""
     guard_modules_by_version()
+    return gm.forward
+
+
+def reading(gm: Any, inputs: Any) -> Any:
+    """The same for graphs that write none of their inputs."""
+    guard_modules_by_version().writes_inputs = False
     return gm.forward
 
 
@@ -99,16 +106,61 @@ WRITES = {
 
 
 @pytest.mark.parametrize("names", [[*WRITES][k : k + 5] for k in range(0, len(WRITES), 5)])
-def test_every_change_is_seen(names):
+@pytest.mark.parametrize("behind", [backend, reading])
+def test_every_change_is_seen(names, behind):
     """One after the other, fewer of them than Dynamo compiles a function anew."""
     m = model(2)
-    fast = torch.compile(m, backend=backend)
+    fast = torch.compile(m, backend=behind)
     same(fast, m)
     for name in names:
         before = m(X)
         WRITES[name](m[1])
         assert not torch.equal(before, m(X)), name
         same(fast, m)
+
+
+class Adds(nn.Module):
+    """Buffers of a layer that is not torch's own, one of which the input may be; `writes`: to the input."""
+
+    def __init__(self, writes: bool) -> None:
+        super().__init__()
+        self.writes = writes
+        for k in range(24):
+            self.register_buffer(f"b{k}", torch.rand(2, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.writes:
+            x.add_(1)
+        for k in range(24):
+            x = x * 0.5 + getattr(self, f"b{k}")
+        return x
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_an_input_that_is_a_buffer(writes):
+    """Whether it is one when the graph is traced, or later, or is none any more."""
+    for first in (X.clone(), None):
+        torch._dynamo.reset()
+        m, own = Adds(writes), Adds(writes)
+        own.load_state_dict(m.state_dict())
+        fast = torch.compile(m, backend="migraphx", options={"target": "ref"})
+        for x, y in [(first, first), (m.b3, own.b3), (X.clone(), X.clone()), (m.b3, own.b3)]:
+            given, wanted = (m.b3, own.b3) if x is None else (x.clone(), y.clone()) if x is first else (x, y)
+            torch.testing.assert_close(fast(given), own(wanted))
+            torch.testing.assert_close(m.state_dict(), own.state_dict())
+
+
+def test_buffers_of_others_layers_are_asked_by_version_too():
+    """Where nothing is written: else Dynamo compares each with the inputs."""
+    asked = {}
+    for writes in (False, True):
+        torch._dynamo.reset()
+        fast = torch.compile(Adds(writes), backend="migraphx", options={"target": "ref"})
+        fast(X.clone())
+        (entry,) = _debug_get_cache_entry_list(Adds.forward.__code__)
+        asked[writes] = str(entry.guard_manager)
+    assert "NO_TENSOR_ALIASING" not in asked[False] and asked[False].count("TENSOR_MATCH") == 1
+    assert "NO_TENSOR_ALIASING" in asked[True] and asked[True].count("TENSOR_MATCH") == 25
 
 
 def test_a_change_of_a_class_is_seen():
