@@ -390,6 +390,30 @@ def dense_block(b, x):
     return b.concat(*features, axis=1)
 
 
+def mixed(b, x, channels):
+    """Of MixNet: windows of another size for each of these parts of the channels."""
+    parts, start = [], 0
+    for k, c in zip((3, 5, 9, 1), channels, strict=False):
+        part = b.slice(x, axes=(1,), starts=(start,), ends=(start + c,))
+        parts.append(conv(b, part, weight(c, 1, k, k), padding=(k // 2, k // 2), group=c))
+        start += c
+    return b.concat(*parts, axis=1)
+
+
+def test_windows_of_several_sizes(target: str = "cpu") -> None:
+    """Each writes its channels, which fill registers or not, where the concatenation has them."""
+    cases = [
+        Case(
+            f"channels_{'_'.join(map(str, channels))}",
+            lambda b, x, channels=channels: b.silu(b.add(b.silu(mixed(b, x, channels)), x)),
+            (shape(2, sum(channels), 9, 11),),
+            10,
+        )
+        for channels in ((10, 6, 21, 3), (16, 32), (8, 24, 40))
+    ]
+    check(cases, target=target)
+
+
 def attend(b, q, k, v, mask=None, **options):
     return b.scaled_dot_product_attention(q, k, v, mask, **options)
 

@@ -14,6 +14,7 @@ from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
+from migraphx.passes.concat_late import concat_late
 from migraphx.passes.fuse_attention import fuse_attention_but_of
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.interface import Pass
@@ -61,6 +62,7 @@ PASSES: list[Pass] = [
     *_shared[:_layout_at],
     scale_weights,  # no pass over the image for its gates
     *_shared[_layout_at:],
+    concat_late,  # before what it joins has an epilogue
     fuse_epilogue,  # into the dot or convolution before
 ]
 

@@ -14,7 +14,7 @@ void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         const auto v0 = mgx::cast<float>(acc);
         put(p2 + row * e21 + col, v0, n);
     }};
-    depthwise<0, 0, 7, 1, 0, 1>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
+    depthwise<0, 0, 7, 1, 0, 1, 0>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
 }
 int64_t h0_0_scratch(const int64_t* a) { return 0; }
 
@@ -28,7 +28,7 @@ void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         const auto v0 = mgx::cast<float>(acc);
         put(p2 + row * e21 + col, v0, n);
     }};
-    depthwise<3, 1, 7, 1, 0, 1>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
+    depthwise<3, 1, 7, 1, 0, 1, 0>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
 }
 int64_t h0_1_scratch(const int64_t* a) { return 0; }
 
@@ -42,7 +42,7 @@ void h0_2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         const auto v0 = mgx::cast<float>(acc);
         put(p2 + row * e21 + col, v0, n);
     }};
-    depthwise<5, 2, 7, 1, 0, 1>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
+    depthwise<5, 2, 7, 1, 0, 1, 0>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
 }
 int64_t h0_2_scratch(const int64_t* a) { return 0; }
 

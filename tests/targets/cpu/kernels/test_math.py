@@ -160,7 +160,7 @@ def test_one_plus(word: str, oracle: Oracle, isa: str) -> None:
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_times_sigmoid(isa: str) -> None:
-    """SiLU and gates, where the sigmoid is a denormal number too; infinities and NaN as in eager."""
+    """SiLU and gates; infinities and NaN as in eager. SiLU leaves no denormals, which slow products down."""
     rng = np.random.default_rng(0)
     many = np.concatenate([_inputs(rng), rng.uniform(-110, 40, 1 << 16).astype(np.float32)])
     ends = np.resize(SPECIAL, 16 * SPECIAL.size)
@@ -170,8 +170,12 @@ def test_times_sigmoid(isa: str) -> None:
         (ends, np.repeat(ENDS, ends.size // 4)),
     ):
         with np.errstate(all="ignore"):
-            want = y.astype(np.float64) * _sigmoid(x.astype(np.float64)).astype(np.float32)
-        assert_each(_run(OF_TWO, isa, "times_sigmoid", x, y), want, TIMES_SIGMOID)
+            want = y.astype(np.float64) * torch.sigmoid(torch.from_numpy(x)).numpy()
+        got = _run(OF_TWO, isa, "times_sigmoid", x, y)
+        assert_each(got, want, TIMES_SIGMOID)
+        if y is many:
+            tiny = np.abs(got) < np.finfo(np.float32).tiny
+            assert (got[tiny] == 0)[np.abs(x[tiny]) > 1].all()
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -241,11 +241,14 @@ def winograd_call(
     return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, label, origin, own, coarse=True)
 
 
-def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
-    """A convolution of each group's channels with its own filters; `weights` {spatial..., group's channels, C}."""
+def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, whole: bool, origin: str = "") -> Call:
+    """A convolution of each group's channels with its own filters; `weights` {spatial..., group's channels, C}.
+
+    `whole`: C fills registers.
+    """
     numbers, (n, channels, *_), (width, c) = Numbers(), x.lens, weights.lens[-2:]
     params = Depthwise(n, c, x.strides[-1], *astuple(window))
-    of = ", ".join(map(str, (*params.special, width, int(params.planes), c // channels)))
+    of = ", ".join(map(str, (*params.special, width, int(params.planes), c // channels, int(whole))))
     head = f"depthwise<{of}>(t, {params.cpp(numbers)}, p0, p1, epi);"
     label = "grouped convolution" if width > 1 else "depthwise"
     return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, label, origin)
@@ -278,13 +281,14 @@ class Convolution:
 class Bands:
     """What a call of banded.hpp was made of, for one together with the 1x1 convolution behind it.
 
-    `flops`: those of all but the last convolution.
+    `whole`: channels of the depthwise one fill registers; `flops`: those of all but the last convolution.
     """
 
     before: Convolution
     weights: View
     window: Window
     epilogue: Epilogue
+    whole: bool
     flops: int
     call: Call | None = None
 
@@ -307,7 +311,7 @@ def banded_call(bands: Bands, origin: str, last: Convolution | None = None) -> C
         lines += [f"const auto {name} = [&](float* const p{to}) {{", *inner, "    return epi;", "};"]
         views += [*epilogue.views, weights]
         args += [name, f"p{to}"]
-    fill, kernel = ", ".join(fills), ", ".join(map(str, params.special))
+    fill, kernel = ", ".join(fills), ", ".join(map(str, (*params.special, int(bands.whole))))
     lines.append(f"banded<{kernel}>(t, {fill}, {', '.join(args)}, epi, scratch, {before.how.cpp(numbers)});")
     label = f"{before.call.label}, depthwise" if bands.call is None else f"{bands.call.label}, convolution"
     epilogue = last.epilogue if last else bands.epilogue

@@ -1,14 +1,15 @@
 // A convolution and the depthwise one behind it, one band of rows after the other, and the 1x1 convolution behind that:
 // what lies between them never leaves the second-level cache of the core that computes it.
 //
-//   banded<K, S, TILE>(team, conv, params, x, w, first, dw, epi, scratch, fast, block)
-//   banded<K, S, TILE>(team, conv, params, last, x, w, first, dw, second, pw, epi, scratch, fast, block)
+//   banded<K, S, TILE, WHOLE>(team, conv, params, x, w, first, dw, epi, scratch, fast, block)
+//   banded<K, S, TILE, WHOLE>(team, conv, params, last, x, w, first, dw, second, pw, epi, scratch, fast, block)
 //     conv, x, w, fast, block
 //                     as for conv.hpp; images of floats, in[0] = out[0] = 1; a kernel of one row has no stride and padding.
 //                     Or conv is Pictures<K, S, FEW, MANY>{params}, and these, x and w are as for planar.hpp
 //     first(between)  the epilogue of the convolution, which writes its rows to `between`, densely and counted from 0
 //     params, dw, epi as for depthwise.hpp: it reads all that the convolution gives, dense
-//     K, S, TILE      as for depthwise.hpp
+//     K, S, TILE, WHOLE
+//                     as for depthwise.hpp
 //     last, pw        as for conv.hpp: kernels of one, without stride and padding
 //     second(between) the epilogue of the depthwise one, as `first`
 //     scratch         banded_scratch(conv, params) or (conv, params, last) bytes per thread, 64-byte aligned
@@ -118,16 +119,16 @@ MGX_INLINE void each_band(const Team& team, const C& c, const Depthwise& d, cons
     }
 }
 
-template <int K, int S, int TILE, class C, class First, class Epi>
+template <int K, int S, int TILE, bool WHOLE, class C, class First, class Epi>
 inline void banded(const Team& team, const C& c, const Depthwise& d, const float* x, const float* w, const First& first,
                    const float* dw, const Epi& epi, char* scratch, bool fast, int64_t block = ROW_BLOCK) {
     const Team alone = team.alone();
     each_band(team, c, d, x, w, first, scratch, fast, block, [&](int64_t i, int64_t, const Depthwise& window, const float* band) {
-        depthwise<K, S, TILE>(alone, window, band, dw, of_lines(epi, i * d.out[2]));
+        depthwise<K, S, TILE, 1, false, 1, WHOLE>(alone, window, band, dw, of_lines(epi, i * d.out[2]));
     });
 }
 
-template <int K, int S, int TILE, class C, class First, class Second, class Epi>
+template <int K, int S, int TILE, bool WHOLE, class C, class First, class Second, class Epi>
 inline void banded(const Team& team, const C& c, const Depthwise& d, const Conv& last, const float* x, const float* w,
                    const First& first, const float* dw, const Second& second, const float* pw, const Epi& epi, char* scratch,
                    bool fast, int64_t block = ROW_BLOCK) {
@@ -136,7 +137,7 @@ inline void banded(const Team& team, const C& c, const Depthwise& d, const Conv&
     float* const lines = reinterpret_cast<float*>(behind + conv_scratch(last, sizeof(float)));
     const auto between = second(lines);
     each_band(team, c, d, x, w, first, scratch, fast, block, [&](int64_t i, int64_t n, const Depthwise& window, const float* band) {
-        depthwise<K, S, TILE>(alone, window, band, dw, between);
+        depthwise<K, S, TILE, 1, false, 1, WHOLE>(alone, window, band, dw, between);
         Conv part = last;
         part.n = 1;
         part.in[1] = part.out[1] = n;

@@ -1,7 +1,7 @@
 // Depthwise convolution, channels last: every channel its own filter or filters, or one for each of the few channels of
 // its group.
 //
-//   depthwise<K, S, TILE, G, PLANES, M>(team, params, x, w, epi)
+//   depthwise<K, S, TILE, G, PLANES, M, WHOLE>(team, params, x, w, epi)
 //     x       [n][in0][in1][in2][c / M], pixels `pixel` elements apart (c / M where dense); float, half or bf16
 //     w       [k0][k1][k2][G][c] dense; float, half or bf16: the weights of output channels c for the channels 0 .. G - 1 of
 //             their groups. Sums are float.
@@ -12,6 +12,7 @@
 //     PLANES  whether kernel[0] may be more than 1, where K is not 0; false by default
 //     M       output channels of an input channel (the channel multiplier): a power of two, at most LANES, and 1 where G is
 //             not; 1 by default
+//     WHOLE   whether c is a multiple of LANES, so that no code is compiled for part of a register; false by default
 //     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; each pair once
 //   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read
 //   zero. No scratch.
@@ -95,32 +96,32 @@ inline Source<G, M, TX, TW> source(const Depthwise& p, const TX* x, const TW* w,
             p.kernel[2], p.dilation[2], p.stride[2], p.pad[2]};
 }
 
-// How a tile reads: whole registers, all within the row; the same, but for the first and last K / 2 columns, which may lie
-// outside; whole registers, columns outside the row being left out; or only n channels of the register, and the same of columns.
-enum Mode { INSIDE, BORDER, EDGE, PART };
-template <Mode MODE, class T> MGX_INLINE vec<float> read(const T* p, int n) {
-    return MODE == PART ? load_f_n(p, n) : load_f(p);
-}
+// How a tile reads a row: all of it lies within; the same, but for the first and last K / 2 columns, which may lie outside;
+// or columns outside are left out.
+enum Mode { INSIDE, BORDER, EDGE };
+
+// PART: only n channels of the register.
+template <bool PART, class T> MGX_INLINE vec<float> read(const T* p, int n) { return PART ? load_f_n(p, n) : load_f(p); }
 
 // The LANES / M numbers at p, or as many of them as n lanes have, each in M lanes.
-template <Mode MODE, int M, class T, int... I> MGX_INLINE vec<float> read_repeated(const T* p, int n, Ints<I...>) {
+template <bool PART, int M, class T, int... I> MGX_INLINE vec<float> read_repeated(const T* p, int n, Ints<I...>) {
     constexpr int N = LANES / M;
-    const vec<float, N> few = MODE == PART ? load_f_n<N>(p, (n + M - 1) / M) : load_f<N>(p);
+    const vec<float, N> few = PART ? load_f_n<N>(p, (n + M - 1) / M) : load_f<N>(p);
     return __builtin_shufflevector(few, few, (I / M)...);
 }
 
 // The input at p as lanes multiply it by the weights of channel i of their groups.
-template <Mode MODE, int G, int M, class T, class I> MGX_INLINE vec<float> read_group(const T* p, int n, I i) {
+template <bool PART, int G, int M, class T, class I> MGX_INLINE vec<float> read_group(const T* p, int n, I i) {
     if constexpr (G == LANES)
         return splat<float>(to_float(p[i]));
     else if constexpr (M == LANES)
         return splat<float>(to_float(*p));
     else if constexpr (M > 1)
-        return read_repeated<MODE, M>(p, n, UpTo<LANES>{});
+        return read_repeated<PART, M>(p, n, UpTo<LANES>{});
     else if constexpr (G == 1)
-        return read<MODE>(p, n);
+        return read<PART>(p, n);
     else {
-        const vec<float> v = read<MODE>(p, n);
+        const vec<float> v = read<PART>(p, n);
         return shuffle(v, v, (iota<int32_t>() & -G) + int(i));
     }
 }
@@ -158,25 +159,25 @@ template <int K, int S, int TILE> struct Ends<K, S, TILE, BORDER> {
 
 // One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
 // Every input is loaded once.
-template <int K, int S, Mode MODE, int FIRST, int LAST, int TILE, int G, int M, class TX, class TW, class I>
+template <int K, int S, Mode MODE, bool PART, int FIRST, int LAST, int TILE, int G, int M, class TX, class TW, class I>
 MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<G, M, TX, TW>& s, const TX* x, const TW* w,
-                            int64_t column, const Ends<K, S, TILE, MODE>& ends, I i) {
+                            int64_t column, int n, const Ends<K, S, TILE, MODE>& ends, I i) {
     const Multiples pixels(s.pixel * int64_t(sizeof(TX))), taps(s.tap * int64_t(sizeof(TW)));
     vec<float> tap[ROWS][K];
 #pragma GCC unroll 2
     for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
-        for (int k = 0; k < K; ++k) tap[r][k] = load_f(taps.behind(w + i * s.c - r * s.w_shift, k));
+        for (int k = 0; k < K; ++k) tap[r][k] = read<PART>(taps.behind(w + i * s.c - r * s.w_shift, k), n);
 #pragma GCC unroll 32
     for (int j = 0; j < (TILE - 1) * S + K; ++j) {
         if (MODE == EDGE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
         vec<float> v;
         if constexpr (MODE == BORDER) {
             const int end = ends.end(j);
-            v = read_group<INSIDE, G, M>(end < 0 ? pixels.behind(x, j) : x + ends.at[end < 0 ? 0 : end], 0, i);
+            v = read_group<PART, G, M>(end < 0 ? pixels.behind(x, j) : x + ends.at[end < 0 ? 0 : end], n, i);
             if (end >= 0) v = bit_cast<vec<float>>(bit_cast<vec<int32_t>>(v) & ends.mask[end]);
         } else {
-            v = read_group<INSIDE, G, M>(pixels.behind(x, j), 0, i);
+            v = read_group<PART, G, M>(pixels.behind(x, j), n, i);
         }
         v = in_register(v);
 #pragma GCC unroll 2
@@ -186,41 +187,41 @@ MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<G, M, TX
                 if (j >= k && (j - k) % S == 0 && (j - k) / S < TILE) acc[r][(j - k) / S] += v * tap[r][k];
     }
 }
-template <Mode MODE, int TILE, int G, int M, class TX, class TW, class I>
+template <Mode MODE, bool PART, int TILE, int G, int M, class TX, class TW, class I>
 MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<G, M, TX, TW>& s, const TX* x, const TW* w,
                         int64_t column, int n, I channel) {
     const int64_t step = s.stride * s.pixel;
     for (int64_t k = 0; k < s.taps; ++k, column += s.dilation, x += s.dilation * s.pixel, w += s.tap) {
-        const vec<float> tap = read<MODE>(w + channel * s.c, n);
+        const vec<float> tap = read<PART>(w + channel * s.c, n);
 #pragma GCC unroll 16
         for (int i = 0; i < TILE; ++i)
             if (MODE == INSIDE || static_cast<uint64_t>(column + i * s.stride) < static_cast<uint64_t>(s.width))
-                acc[i] += read_group<MODE, G, M>(x + i * step, n, channel) * tap;
+                acc[i] += read_group<PART, G, M>(x + i * step, n, channel) * tap;
     }
 }
 
 // The input rows of one plane.
-template <int K, int S, Mode MODE, int TILE, int G, int M, class TX, class TW>
+template <int K, int S, Mode MODE, bool PART, int TILE, int G, int M, class TX, class TW>
 MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<G, M, TX, TW>& s, const TX* x, const TW* w, int64_t column,
                     int n, const Ends<K, S, TILE, MODE>& ends) {
     for (int64_t b = 0; b < s.upper; ++b, x += s.x_row, w += s.w_row)
         each_channel<G>([&](auto i) {
             if constexpr (K > 0)
-                row_special<K, S, MODE, 0, 1>(acc, s, x, w, column, ends, i);
+                row_special<K, S, MODE, PART, 0, 1>(acc, s, x, w, column, n, ends, i);
             else
-                row_any<MODE>(acc[0], s, x, w, column, n, i);
+                row_any<MODE, PART>(acc[0], s, x, w, column, n, i);
         });
     if constexpr (K > 0 && ROWS == 2) {
         for (int64_t b = 0; b < s.both; ++b, x += s.x_row, w += s.w_row)
-            each_channel<G>([&](auto i) { row_special<K, S, MODE, 0, 2>(acc, s, x, w, column, ends, i); });
+            each_channel<G>([&](auto i) { row_special<K, S, MODE, PART, 0, 2>(acc, s, x, w, column, n, ends, i); });
         for (int64_t b = 0; b < s.lower; ++b, x += s.x_row, w += s.w_row)
-            each_channel<G>([&](auto i) { row_special<K, S, MODE, 1, 2>(acc, s, x, w, column, ends, i); });
+            each_channel<G>([&](auto i) { row_special<K, S, MODE, PART, 1, 2>(acc, s, x, w, column, n, ends, i); });
     }
 }
 
 // Pixels o + first .. o + last - 1 of `rows` output rows, the first row at epilogue row `row`; the channels from c0 on: whole
-// registers up to end, or the n before it.
-template <int K, int S, int TILE, bool PLANES, Mode MODE, int G, int M, class TX, class TW, class Epi>
+// registers up to end, or, of PART, the few before it.
+template <int K, int S, int TILE, bool PLANES, Mode MODE, bool PART, int G, int M, class TX, class TW, class Epi>
 MGX_NOINLINE void tile(const Source<G, M, TX, TW>& source, int64_t o, int first, int last, int64_t c0, int64_t end,
                        int64_t row, int64_t width, int rows, const Epi& to) {
     const Epi epi = to;  // copies, which stores cannot change
@@ -231,10 +232,11 @@ MGX_NOINLINE void tile(const Source<G, M, TX, TW>& source, int64_t o, int first,
     for (int64_t channel = c0; channel < end; channel += LANES) {
         vec<float> acc[ROWS][TILE] = {};
         for (int64_t a = 0; a < (PLANES ? s.planes : 1); ++a)
-            sum<K, S, MODE>(acc, s, s.x + a * s.x_plane + at + channel / M, s.w + a * s.w_plane + channel, column, n, ends);
+            sum<K, S, MODE, PART>(
+                acc, s, s.x + a * s.x_plane + at + channel / M, s.w + a * s.w_plane + channel, column, n, ends);
         const auto give = [&](int r, int i, vec<float> v) {
-            if (r >= rows || (MODE == BORDER && i < first) || (MODE >= EDGE && i >= last)) return;
-            if constexpr (MODE == PART)
+            if (r >= rows || (MODE == BORDER && i < first) || (MODE == EDGE && i >= last)) return;
+            if constexpr (PART)
                 epi(row + r * width + o + i, channel, v, n);
             else
                 epi(row + r * width + o + i, channel, v);
@@ -262,28 +264,32 @@ template <int K, int S, int TILE> inline bool has_borders(const Depthwise& p) {
 }
 
 // One output row, or two, of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
-template <int K, int S, int TILE, bool PLANES, int G, int M, class TX, class TW, class Epi>
+template <int K, int S, int TILE, bool PLANES, bool WHOLE, int G, int M, class TX, class TW, class Epi>
 MGX_INLINE void lines(const Source<G, M, TX, TW>& s, bool borders, int64_t width, int64_t c0, int64_t end, int64_t row,
                       int rows, const Epi& epi) {
     const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
-    const int64_t whole = c0 + (end - c0) / LANES * LANES;
+    const int64_t whole = WHOLE ? end : c0 + (end - c0) / LANES * LANES;
     for (int64_t o = 0; o < width; o += TILE) {
         const int64_t first = o * s.stride - s.pad;
         const int count = int(width - o < TILE ? width - o : TILE);
         const bool inside = count == TILE && first >= 0 && first + span < s.width;
-        if (inside)
-            tile<K, S, TILE, PLANES || K == 0, INSIDE>(s, o, 0, TILE, c0, whole, row, width, rows, epi);
-        else if (K == 0 || !borders)
-            tile<K, S, TILE, PLANES || K == 0, EDGE>(s, o, 0, count, c0, whole, row, width, rows, epi);
-        else if constexpr (K > 0)
-            tile<K, S, TILE, PLANES, BORDER>(s, o + count - TILE, TILE - count, TILE, c0, whole, row, width, rows, epi);
-        if (whole < end) tile<0, 0, TILE, true, PART>(s, o, 0, count, whole, end, row, width, rows, epi);
+        const auto channels = [&]<bool PART>(int64_t from, int64_t to) {
+            if (inside)
+                tile<K, S, TILE, PLANES || K == 0, INSIDE, PART>(s, o, 0, TILE, from, to, row, width, rows, epi);
+            else if (K == 0 || !borders)
+                tile<K, S, TILE, PLANES || K == 0, EDGE, PART>(s, o, 0, count, from, to, row, width, rows, epi);
+            else if constexpr (K > 0)
+                tile<K, S, TILE, PLANES, BORDER, PART>(s, o + count - TILE, TILE - count, TILE, from, to, row, width, rows, epi);
+        };
+        channels.template operator()<false>(c0, whole);
+        if constexpr (!WHOLE)
+            if (whole < end) channels.template operator()<true>(whole, end);
     }
 }
 
 }  // namespace dw
 
-template <int K, int S, int TILE, int G = 1, bool PLANES = false, int M = 1, class TX, class TW, class Epi>
+template <int K, int S, int TILE, int G = 1, bool PLANES = false, int M = 1, bool WHOLE = false, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
     const int64_t wide = dw::chunk_channels(p, sizeof(TX));
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
@@ -292,7 +298,7 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
     const Range rows = by_rows ? team.share(lines) : Range{0, lines};
     const Range columns = by_rows ? Range{0, p.c} : team.share(p.c, 2 * LANES);
     const bool borders = dw::has_borders<K, S, TILE>(p);
-    const bool pairs = dw::ROWS == 2 && K > 0 && p.dilation[1] == 1 && p.stride[1] < p.kernel[1] && p.c % LANES == 0;
+    const bool pairs = dw::ROWS == 2 && K > 0 && p.dilation[1] == 1 && p.stride[1] < p.kernel[1];
     for (int64_t c0 = columns.begin; c0 < columns.end; c0 += wide) {
         const int64_t end = c0 + wide < columns.end ? c0 + wide : columns.end;
         for (int64_t i = rows.begin, n; i < rows.end; i += n) {
@@ -300,7 +306,7 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
             const TX* from = x + plane / p.out[0] * image;
             n = pairs && i + 1 < rows.end && o1 + 1 < p.out[1] ? 2 : 1;
             const auto source = dw::source<G, M>(p, from, w, plane % p.out[0], o1, n == 2);
-            dw::lines<K, S, TILE, PLANES>(source, borders, p.out[2], c0, end, i * p.out[2], int(n), epi);
+            dw::lines<K, S, TILE, PLANES, WHOLE>(source, borders, p.out[2], c0, end, i * p.out[2], int(n), epi);
         }
     }
 }

@@ -35,12 +35,13 @@ def depthwise(ctx: LoweringContext, c: Contraction, source: View, window: Window
     assert isinstance(ctx.emit, CppEmitter)
     weights = _depthwise_weights(ctx, c.operands[1], c.origin)
     before = ctx.emit.convolutions.get(source.buffer)
+    whole = weights.lens[-1] % ctx.emit.features.lanes == 0
     floats = weights.type == "float" and weights.lens[-2:] == (1, source.lens[1])
     follows = before is not None and floats and _only_reads(ctx, c, source, before.call)
     if before is None or not follows or likely_less(4 * prod(source.lens[1:]), _least_between(before)):
-        ctx.call(depthwise_call(source, weights, window, epilogue, c.origin))
+        ctx.call(depthwise_call(source, weights, window, epilogue, whole, c.origin))
         return
-    bands = Bands(before, weights, window, epilogue, _taken_back(ctx))
+    bands = Bands(before, weights, window, epilogue, whole, _taken_back(ctx))
     call = banded_call(bands, c.origin)
     ctx.call(call)
     if _goes_between(epilogue):
