@@ -345,7 +345,7 @@ template <class V> MGX_INLINE V near_logistic(V t) {  // 1 / (1 + 2^t) to 2e-7, 
     const V shifted = t + BIASED_UNIT, r = t - (shifted - BIASED_UNIT);
     return logistic<false>(r * poly(r, 6.9314724e-01f, 2.4022235e-01f, 5.5503085e-02f, 9.6718753e-03f, 1.3407251e-03f), shifted);
 }
-// 0 from where e^-x overflows, as in torch: an Intel core takes 150 cycles for a product of denormals, and of
+// 0 from where e^-x overflows, as in torch: an Intel core takes many times as long for a product of denormals, and of
 // SiLU's results products are made.
 template <class V> MGX_INLINE V times_sigmoid(V a, V x) {
     if constexpr (!is_f32<V>) return a * sigmoid(x);
