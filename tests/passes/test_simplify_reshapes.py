@@ -218,6 +218,34 @@ def test_batches_of_products_are_not_merged():
     assert left_of(build, x=(2, 4, 3, 5), y=(2, 7, 3, 5)) == {"transpose": 2, "dot": 1}
 
 
+@pytest.mark.parametrize("batch", [(), (1,), (2,), (2, 3)])
+def test_heads_that_are_mixed(batch: tuple[int, ...]):
+    """Of CaiT: a product over the heads, before a softmax over the last dimension."""
+    d = len(batch)
+    there, back = (*range(d), d + 1, d + 2, d), (*range(d), d + 2, d, d + 1)
+
+    def build(b: Builder, x: Value) -> Value:
+        rows = b.transpose(x, permutation=there)
+        mixed = b.dot(rows, b.broadcast_to(const(b, 4, 3), (*rows.shape.lens[:-2], 4, 3)))
+        bias = b.broadcast_to(const(b, 3), mixed.shape.lens)
+        return b.softmax(b.transpose(b.add(mixed, bias), permutation=back), axis=d + 2)
+
+    left = left_of(build, x=(*batch, 4, 16, 17))
+    assert left["dot"] == 1 and "transpose" not in left
+
+
+def test_rows_that_are_short_or_many():
+    for lens, columns in (((2, 4, 5, 6), 3), ((2, 12, 16, 17), 3), ((2, 4, 16, 17), 12)):
+
+        def build(b: Builder, x: Value, n: int = columns) -> Value:
+            rows = b.transpose(x, permutation=(0, 2, 3, 1))
+            return b.dot(
+                rows, b.broadcast_to(const(b, x.shape.lens[1], n), (*rows.shape.lens[:-2], x.shape.lens[1], n))
+            )
+
+        assert left_of(build, x=lens)["transpose"] == 1
+
+
 def test_a_transposed_operand_that_was_merged():
     def build(b: Builder, x: Value, y: Value) -> Value:
         keys = b.transpose(b.reshape(y, dims=(6, 7, 5)), permutation=(0, 2, 1))

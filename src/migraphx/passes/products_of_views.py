@@ -11,9 +11,13 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import operators
 from migraphx.ir.refusal import Mismatch, Refuse
+from migraphx.ir.size import is_open
 from migraphx.ops.movement import Reshaping
 from migraphx.passes.constants import compact
 from migraphx.passes.rewrite import rewrites
+
+FEW = 8  # planes that are mixed
+LONG = 256  # elements of one: shorter ones are gathered as fast
 
 Answer = Instruction | Refuse
 RESHAPES = operators(lambda op: issubclass(op, Reshaping))
@@ -58,6 +62,29 @@ def dot_of_transpose(b: Builder, x: Instruction, w: Instruction, root: Instructi
         return Refuse("the rows of x do not follow one another either")
     wide = b.broadcast_to(w, (*x.shape.lens[:-2], *w.shape.lens))
     return b.transpose(b.dot(x, wide), permutation=order)
+
+
+@rewrites(lambda b, x, w: b.dot(b.transpose(x), b.constant("w")))
+def dot_of_planes(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
+    """dot(transpose(x), w) -> transpose(dot(w transposed, x)) where the depth is few planes of x, one behind the other
+
+    So heads are mixed (CaiT): each result is a sum of planes, where rows would be gathered from all of them.
+    """
+    order, lens, matrix = root.inputs[0].op.attributes()["permutation"], x.shape.lens, compact(w)
+    at = order[-1]
+    if (
+        is_open(lens)
+        or matrix.size != math.prod(w.shape.lens[-2:])
+        or order[:-1] != (*range(at), *range(at + 1, x.shape.ndim))
+    ):
+        return Mismatch("a batch of products, or more than the depth moves")
+    outer, inner = lens[:at], lens[at + 1 :]
+    depth, columns = w.shape.lens[-2:]
+    if not x.shape.standard or not 0 < max(depth, columns) <= FEW or math.prod(inner) < LONG:
+        return Mismatch("x has no few long planes, or makes many")
+    planes = b.reshape(x, dims=(*outer, depth, math.prod(inner)))
+    left = b.broadcast_to(b.literal(matrix.reshape(depth, columns).T), (*outer, columns, depth))
+    return b.transpose(b.reshape(b.dot(left, planes), dims=(*outer, columns, *inner)), permutation=order)
 
 
 @rewrites(lambda b, x, y: b.dot(x, y))

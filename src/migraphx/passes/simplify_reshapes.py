@@ -25,6 +25,7 @@ from migraphx.passes.interface import Refusals
 from migraphx.passes.products_of_views import (
     RESHAPES,
     dot_of_merged,
+    dot_of_planes,
     dot_of_reshape,
     dot_of_transpose,
     softmax_of_merged,
@@ -513,6 +514,7 @@ RULES: list[Rule] = [
     reshape_as_split,
     dot_of_reshape,
     dot_of_transpose,
+    dot_of_planes,
     dot_of_merged,
     softmax_of_merged,
     pointwise_of_broadcasts,
