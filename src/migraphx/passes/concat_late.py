@@ -73,7 +73,8 @@ def _joins_products(concat: Instruction) -> bool:
 
 
 def _before(module: Module, concat: Instruction, pointwise: Instruction) -> None:
-    b, axis = Builder(module, before=pointwise, origin=pointwise.origin), concat.op.attributes()["axis"]
+    b = Builder(module, before=pointwise, origin=pointwise.origin)
+    axis: int = concat.op.attributes()["axis"]
     made, start = list[Instruction](), 0
     for part in concat.inputs:
         end = start + part.shape.lens[axis]
