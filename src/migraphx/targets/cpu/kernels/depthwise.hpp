@@ -281,7 +281,7 @@ MGX_INLINE void lines(const Source<G, M, TX, TW>& s, bool borders, int64_t width
             else if constexpr (K > 0)
                 tile<K, S, TILE, PLANES, BORDER, PART>(s, o + count - TILE, TILE - count, TILE, from, to, row, width, rows, epi);
         };
-        channels.template operator()<false>(c0, whole);
+        if (c0 < whole) channels.template operator()<false>(c0, whole);
         if constexpr (!WHOLE)
             if (whole < end) channels.template operator()<true>(whole, end);
     }
