@@ -278,7 +278,7 @@ VIEWS = [
     Case("dot_of_planes", "a batch of products, or more than the depth moves",
          lambda b, x: b.dot(b.transpose(x, permutation=(2, 1, 0)), b.broadcast_to(weights(b, 2, 3), (16, 2, 3))),
          ((2, 17, 16),)),
-    Case("dot_of_planes", "x has no few long planes, or makes many",
+    Case("dot_of_planes", "planes of x are many or short, or many are made",
          lambda b, x: b.dot(b.transpose(x, permutation=(0, 2, 1)), b.broadcast_to(weights(b, 4, 3), (16, 4, 3))),
          ((16, 4, 17),)),
     Case("dot_of_transpose", "the rows of x do not follow one another either",

@@ -19,12 +19,10 @@ def add_of_concat(b: Builder, a: Instruction, root: Instruction) -> Instruction 
     lens = [part.shape.lens[axis] for part in joined.inputs]
     if is_open(lens) or not any(is_constant(part) for part in joined.inputs):
         return Mismatch("nothing is known ahead")
-    added, start = list[Instruction](), 0
-    for part, length in zip(joined.inputs, lens, strict=True):
-        end = start + length
-        rest = b.slice(a, axes=(axis,), starts=(start,), ends=(end,))
-        added.append(folded(b, "add", part, rest) if is_constant(part) else b.add(part, rest))
-        start = end
+    added = [
+        folded(b, "add", part, rest) if is_constant(part) else b.add(part, rest)
+        for part, rest in zip(joined.inputs, b.split(a, lens, axis), strict=True)
+    ]
     return b.concat(*added, axis=axis)
 
 
@@ -50,10 +48,10 @@ def add_to_parts(module: Module) -> Refusals:
         @2 = @literal{0, 1, 2, 3} -> float_type, {4, 1}, {1, 1}
         @3 = multibroadcast[out_lens={2, 4, 4},out_dyn_dims={}](@2) -> float_type, {2, 4, 4}, {0, 1, 0}
         @4 = relu(x) -> float_type, {2, 3, 4}, {12, 4, 1}
-        @5 = multibroadcast[out_lens={2, 1, 4},out_dyn_dims={}](@0) -> float_type, {2, 1, 4}, {0, 0, 1}
-        @6 = slice[axes={1},starts={1},ends={4}](@3) -> float_type, {2, 3, 4}, {0, 1, 0}
-        @7 = add(@4,@6) -> float_type, {2, 3, 4}, {12, 4, 1}
-        @8 = concat[axis=1](@5,@7) -> float_type, {2, 4, 4}, {16, 4, 1}
+        @5 = slice[axes={1},starts={1},ends={4}](@3) -> float_type, {2, 3, 4}, {0, 1, 0}
+        @6 = multibroadcast[out_lens={2, 1, 4},out_dyn_dims={}](@0) -> float_type, {2, 1, 4}, {0, 0, 1}
+        @7 = add(@4,@5) -> float_type, {2, 3, 4}, {12, 4, 1}
+        @8 = concat[axis=1](@6,@7) -> float_type, {2, 4, 4}, {16, 4, 1}
         @9 = @return(@8)
     """
     return rewrite(module, [add_of_concat])

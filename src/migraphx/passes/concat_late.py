@@ -10,7 +10,7 @@ from migraphx.passes.rewrite import remove_unused, substitute
 
 
 def concat_late(module: Module) -> Refusals:
-    """A pointwise kernel that reads nothing but products side by side goes before their concatenation.
+    """A pointwise kernel that reads products side by side goes before their concatenation.
 
     So a product of each part of the channels, with windows of several sizes (MixNet), takes its norm and what follows
     along, and writes where the concatenation has it: nothing reads and writes the whole once more.
@@ -45,10 +45,10 @@ def concat_late(module: Module) -> Refusals:
         @5 = dot(x,v) -> float_type, {4, 3}, {3, 1}
         @6 = multibroadcast[out_lens={4, 5},out_dyn_dims={}](c) -> float_type, {4, 5}, {0, 1}
         @7 = slice[axes={1},starts={0},ends={2}](@6) -> float_type, {4, 2}, {0, 1}
-        @8 = pointwise(@4,@7), [body] -> float_type, {4, 2}, {2, 1}
-        @9 = slice[axes={1},starts={2},ends={5}](@6) -> float_type, {4, 3}, {0, 1}
-        @10 = pointwise(@5,@9), [body] -> float_type, {4, 3}, {3, 1}
-        @11 = concat[axis=1](@8,@10) -> float_type, {4, 5}, {5, 1}
+        @8 = slice[axes={1},starts={2},ends={5}](@6) -> float_type, {4, 3}, {0, 1}
+        @9 = pointwise(@4,@7), [body] -> float_type, {4, 2}, {2, 1}
+        @10 = pointwise(@5,@8), [body] -> float_type, {4, 3}, {3, 1}
+        @11 = concat[axis=1](@9,@10) -> float_type, {4, 5}, {5, 1}
         @12 = @return(@11)
 
         module: "body"
@@ -73,13 +73,9 @@ def _joins_products(concat: Instruction) -> bool:
 
 
 def _before(module: Module, concat: Instruction, pointwise: Instruction) -> None:
-    b = Builder(module, before=pointwise, origin=pointwise.origin)
-    axis: int = concat.op.attributes()["axis"]
-    made, start = list[Instruction](), 0
-    for part in concat.inputs:
-        end = start + part.shape.lens[axis]
-        cut = {i: b.slice(i, axes=(axis,), starts=(start,), ends=(end,)) for i in pointwise.inputs if i is not concat}
-        made.append(b.instruction("pointwise", [cut.get(i, part) for i in pointwise.inputs], pointwise.modules))
-        start = end
+    b, axis = Builder(module, before=pointwise, origin=pointwise.origin), concat.op.attributes()["axis"]
+    sizes: list[int] = [part.shape.lens[axis] for part in concat.inputs]
+    operands = [concat.inputs if i is concat else b.split(i, sizes, axis) for i in pointwise.inputs]
+    made = [b.instruction("pointwise", parts, pointwise.modules) for parts in zip(*operands, strict=True)]
     substitute(pointwise, b.concat(*made, axis=axis))
     remove_unused(module, [pointwise])

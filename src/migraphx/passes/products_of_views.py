@@ -16,8 +16,8 @@ from migraphx.ops.movement import Reshaping
 from migraphx.passes.constants import compact
 from migraphx.passes.rewrite import rewrites
 
-FEW = 8  # planes that are mixed
-LONG = 256  # elements of one: shorter ones are gathered as fast
+FEW = 8  # planes that are mixed, or made
+LONG = 256  # elements of one at least: of shorter ones there is little to gather
 
 Answer = Instruction | Refuse
 RESHAPES = operators(lambda op: issubclass(op, Reshaping))
@@ -81,7 +81,7 @@ def dot_of_planes(b: Builder, x: Instruction, w: Instruction, root: Instruction)
     outer, inner = lens[:at], lens[at + 1 :]
     depth, columns = w.shape.lens[-2:]
     if not x.shape.standard or not 0 < max(depth, columns) <= FEW or math.prod(inner) < LONG:
-        return Mismatch("x has no few long planes, or makes many")
+        return Mismatch("planes of x are many or short, or many are made")
     planes = b.reshape(x, dims=(*outer, depth, math.prod(inner)))
     left = b.broadcast_to(b.literal(matrix.reshape(depth, columns).T), (*outer, columns, depth))
     return b.transpose(b.reshape(b.dot(left, planes), dims=(*outer, columns, *inner)), permutation=order)

@@ -91,8 +91,9 @@ def _create(guards: Sequence[Guard], merged: MergedGuards, builder: Any, guard: 
     paths: dict[Source, Path | None] = {}
     ordered = sorted(guards)
     known = [(g, _path(g, module, paths)) for g in ordered] if isinstance(module, nn.Module) else []
-    compared = _compared_with_inputs if merged.writes_inputs else lambda *_: False
-    covered = {g: path for g, path in known if path is not None and not compared(g, _value(module, path))}
+    covered = {g: path for g, path in known if path is not None}
+    if merged.writes_inputs:
+        covered = {g: path for g, path in covered.items() if not _compared_with_inputs(g, _value(module, path))}
     asked = _apart(covered, builder) if covered else None
     for other in ordered:
         if asked is None or other not in covered:
@@ -110,21 +111,24 @@ def _create(guards: Sequence[Guard], merged: MergedGuards, builder: Any, guard: 
 def _apart(guards: Iterable[Guard], builder: Any) -> Any:
     """What asks these guards alone; None where torch's builder has other parts than those that are replaced here."""
     try:
-        kept = builder.guard_manager, builder._cached_guard_managers
-        alone = type(kept[0])()
+        alone = type(builder.guard_manager)()
         root = alone.root
-        pairs = builder.no_tensor_aliasing_names, builder.no_tensor_aliasing_guard_managers
+        own = {
+            "guard_manager": alone,
+            "_cached_guard_managers": {},
+            "no_tensor_aliasing_names": [],  # else the builder would compare these tensors with others, by `alone`
+            "no_tensor_aliasing_guard_managers": [],
+        }
+        kept = {name: getattr(builder, name) for name in own}
     except (AttributeError, TypeError) as error:
         logger.info("Dynamo's guards on modules stay as they are: %s", error)
         return None
     try:
-        builder.guard_manager, builder._cached_guard_managers = alone, {}
-        builder.no_tensor_aliasing_names, builder.no_tensor_aliasing_guard_managers = [], []
+        vars(builder).update(own)
         for guard in guards:
             guard.create(builder)
     finally:
-        builder.guard_manager, builder._cached_guard_managers = kept
-        builder.no_tensor_aliasing_names, builder.no_tensor_aliasing_guard_managers = pairs
+        vars(builder).update(kept)
     return root
 
 

@@ -289,7 +289,8 @@ MGX_INLINE void lines(const Source<G, M, TX, TW>& s, bool borders, int64_t width
 
 }  // namespace dw
 
-template <int K, int S, int TILE, int G = 1, bool PLANES = false, int M = 1, bool WHOLE = false, class TX, class TW, class Epi>
+template <
+    int K, int S, int TILE, int G = 1, bool PLANES = false, int M = 1, bool WHOLE = false, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
     const int64_t wide = dw::chunk_channels(p, sizeof(TX));
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;

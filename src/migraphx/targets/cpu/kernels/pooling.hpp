@@ -118,10 +118,8 @@ MGX_INLINE void pixel(const Pool& p, const T* x, const Window (&w)[3], int n, in
 template <class Kind, int V, class T, class Epi>
 MGX_NOINLINE void line(const Pool& p, const T* x, Window (&w)[3], int n, int64_t row, int64_t channel,
                        const Epi& epi) {
-    const int64_t span = (p.kernel[2] - 1) * p.dilation[2];
-    for (int64_t o = 0, start = -p.pad[2]; o < p.out[2]; ++o, start += p.stride[2]) {
-        const bool inside = start >= 0 && start + span < p.in[2];  // most are: the divisions of `window` take longer than it
-        w[2] = inside ? Window{0, p.kernel[2], start} : along(p, 2, o);
+    for (int64_t o = 0; o < p.out[2]; ++o) {
+        w[2] = along(p, 2, o);
         pixel<Kind, V>(p, x, w, n, row + o, channel, epi);
     }
 }
