@@ -9,7 +9,7 @@
 //     PoolAverage   sum / count: the elements inside; with count_pad also those of pad and pad_end (not what
 //                   lies beyond); or `divisor` where it is not 0. Integers truncate.
 //     PoolLp        (sum |x|^p)^(1/p), p = params.p: float and double only
-//   No scratch. A unit of work is one output row of V registers of channels.
+//   No scratch. A unit of work is WIDE channels of one output row; those of a row that a thread has are taken together.
 #pragma once
 
 #include "math.hpp"
@@ -77,6 +77,8 @@ struct PoolLp {
 
 namespace pooling {
 
+inline constexpr int64_t WIDE = 4 * LANES;  // channels of a pixel that are computed at once
+
 inline Window along(const Pool& p, int axis, int64_t o) {
     return window(o, p.stride[axis], p.pad[axis], p.dilation[axis], p.kernel[axis], p.in[axis]);
 }
@@ -115,12 +117,20 @@ MGX_INLINE void pixel(const Pool& p, const T* x, const Window (&w)[3], int n, in
     }
 }
 
-template <class Kind, int V, class T, class Epi>
-MGX_NOINLINE void line(const Pool& p, const T* x, Window (&w)[3], int n, int64_t row, int64_t channel,
-                       const Epi& epi) {
+// Channels begin to end of a row of output pixels. Where a pixel lies in memory its channels follow each other: all are read
+// before the next pixel's, as memory is asked for what follows.
+template <class Kind, class T, class Epi>
+MGX_NOINLINE void line(const Pool& p, const T* x, Window (&w)[3], Range channels, int64_t row, const Epi& epi) {
     for (int64_t o = 0; o < p.out[2]; ++o) {
         w[2] = along(p, 2, o);
-        pixel<Kind, V>(p, x, w, n, row + o, channel, epi);
+        int64_t c = channels.begin;
+        for (; c + WIDE <= channels.end; c += WIDE) pixel<Kind, WIDE / LANES>(p, x + c, w, LANES, row + o, c, epi);
+        if (c + WIDE / 2 <= channels.end) {
+            pixel<Kind, WIDE / 2 / LANES>(p, x + c, w, LANES, row + o, c, epi);
+            c += WIDE / 2;
+        }
+        for (; c < channels.end; c += LANES)
+            pixel<Kind, 1>(p, x + c, w, int(least(LANES, channels.end - c)), row + o, c, epi);
     }
 }
 
@@ -128,21 +138,14 @@ MGX_NOINLINE void line(const Pool& p, const T* x, Window (&w)[3], int n, int64_t
 
 template <class Kind, class T, class Epi>
 inline void pool(const Team& team, const Pool& p, const T* x, const Epi& epi) {
-    constexpr int V = 4;
-    constexpr int64_t wide = V * LANES;
-    const int64_t chunks = (p.c + wide - 1) / wide, lines = p.n * p.out[0] * p.out[1];
+    const int64_t chunks = (p.c + pooling::WIDE - 1) / pooling::WIDE, lines = p.n * p.out[0] * p.out[1];
     const Range range = team.share(lines * chunks);
-    for (int64_t i = range.begin; i < range.end; ++i) {
-        const int64_t line = i / chunks, c0 = i % chunks * wide;
-        const int64_t o1 = line % p.out[1], plane = line / p.out[1];
-        const int64_t end = c0 + wide < p.c ? c0 + wide : p.c, row = line * p.out[2];
-        const T* from = x + plane / p.out[0] * p.x_n;
+    for (int64_t i = range.begin, next; i < range.end; i = next) {
+        const int64_t line = i / chunks, o1 = line % p.out[1], plane = line / p.out[1], first = line * chunks;
+        next = least(first + chunks, range.end);
+        const Range channels{(i - first) * pooling::WIDE, least((next - first) * pooling::WIDE, p.c)};
         Window w[3] = {pooling::along(p, 0, plane % p.out[0]), pooling::along(p, 1, o1), {}};
-        if (end - c0 == wide)
-            pooling::line<Kind, V>(p, from + c0, w, LANES, row, c0, epi);
-        else
-            for (int64_t c = c0; c < end; c += LANES)
-                pooling::line<Kind, 1>(p, from + c, w, int(end - c < LANES ? end - c : LANES), row, c, epi);
+        pooling::line<Kind>(p, x + plane / p.out[0] * p.x_n, w, channels, line * p.out[2], epi);
     }
 }
 
