@@ -162,6 +162,35 @@ def test_padding_goes_into_the_convolution():
     assert convolution.op.attributes()["padding"] == (1, 1, 2, 2)
 
 
+def test_padding_goes_into_maxima():
+    """As TensorFlow's SAME is written; windows wholly in the padding, too."""
+    for pads, padding in (((0, 0, 0, 1, 0, 0, 1, 2), (0, 1, 1, 2)), ((0, 0, 5, 0, 0, 0, 5, 0), (5, 0, 5, 0))):
+        program = program_of(
+            lambda b, x, p=pads: b.pooling(b.pad(x, pads=p, value=-np.inf), mode="max", lengths=(3, 2), stride=(2, 1)),
+            x=(1, 3, 6, 6),
+        )
+        assert checked(program, [simplify_reshapes]) == {"pooling": 1}
+        pooling = next(i for i in program.main if i.name == "pooling")
+        assert pooling.op.attributes()["padding"] == padding
+
+
+@pytest.mark.parametrize(
+    ("padding", "pooling"),
+    [
+        ({"value": 0.0}, {}),
+        ({"mode": "reflect"}, {}),
+        ({"pads": (0, 1, 0, 0, 0, 0, 0, 0)}, {}),
+        ({}, {"ceil_mode": True}),
+        ({}, {"mode": "average"}),
+        ({}, {"dyn_global": True}),
+    ],
+)
+def test_padding_that_counts_stays(padding: dict, pooling: dict):
+    pad: dict[str, Any] = {"pads": (0, 0, 1, 1, 0, 0, 1, 1), "value": -np.inf} | padding
+    pool: dict[str, Any] = {"mode": "max", "lengths": (2, 2), "stride": (2, 2)} | pooling
+    assert left_of(lambda b, x: b.pooling(b.pad(x, **pad), **pool), x=(1, 3, 6, 6)) == {"pad": 1, "pooling": 1}
+
+
 @pytest.mark.parametrize("change", [{"mode": "reflect"}, {"value": 1.0}, {"pads": (0, 1, 0, 0, 0, 0, 0, 0)}])
 def test_other_padding_stays(change: dict):
     attributes: dict[str, Any] = {"pads": (0, 0, 1, 1, 0, 0, 1, 1)} | change

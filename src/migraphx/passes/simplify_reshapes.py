@@ -90,15 +90,32 @@ def empty_pad(b: Builder, x: Instruction, root: Instruction) -> Answer:
 @rewrites(lambda b, x, w: b.convolution(b.pad(x), w))
 def pad_of_convolution(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
     """convolution(pad(x), w) -> convolution(x, w) with more padding, where zeros are put round the image"""
-    pad, attributes = root.inputs[0].op.attributes(), root.op.attributes()
-    rank, spatial = x.shape.ndim, x.shape.ndim - 2
-    before, behind = pad["pads"][:rank], pad["pads"][rank:]
-    if pad["mode"] != "constant" or pad["value"] != 0 or any((*before[:2], *behind[:2])):
+    padding = _padding(root.inputs[0], root, 0)
+    if padding is None:
         return Refuse("it pads otherwise than with zeros round the image")
-    old = attributes["padding"]
-    sides = [*zip(old[:spatial], before[2:], strict=True), *zip(old[-spatial:], behind[2:], strict=True)]
-    attributes["padding"] = [p + q for p, q in sides]
-    return b.convolution(x, w, **attributes)
+    return b.convolution(x, w, **root.op.attributes() | {"padding": padding})
+
+
+@rewrites(lambda b, x: b.pooling(b.pad(x)))
+def pad_of_maxima(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """pooling[max](pad(x)) -> pooling[max](x) with more padding, where -inf is put round the image"""
+    attributes = root.op.attributes()
+    if attributes["mode"] != "max" or attributes["ceil_mode"] or attributes["dyn_global"]:
+        return Mismatch("what is put round the image counts")
+    padding = _padding(root.inputs[0], root, -math.inf)
+    if padding is None:
+        return Refuse("it pads otherwise than with -inf round the image")
+    return b.pooling(x, **attributes | {"padding": padding})
+
+
+def _padding(pad: Instruction, window: Instruction, value: float) -> list[int] | None:
+    """The padding of a window together with that of its input, which is to be of this value and of spatial axes."""
+    of, own, spatial = pad.op.attributes(), window.op.attributes()["padding"], pad.shape.ndim - 2
+    before, behind = of["pads"][: spatial + 2], of["pads"][spatial + 2 :]
+    if of["mode"] != "constant" or of["value"] != value or any((*before[:2], *behind[:2])):
+        return None
+    sides = [*zip(own[:spatial], before[2:], strict=True), *zip(own[-spatial:], behind[2:], strict=True)]
+    return [p + q for p, q in sides]
 
 
 @rewrites(lambda b, x: b.one_of(REDUCTIONS, x))
@@ -497,6 +514,7 @@ RULES: list[Rule] = [
     reduction_of_one,
     transpose_as_reshape,
     pad_of_convolution,
+    pad_of_maxima,
     transpose_of_transpose,
     flatten_as_reshape,
     reshape_of_reshape,

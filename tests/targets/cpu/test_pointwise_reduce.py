@@ -110,6 +110,16 @@ def test_reductions(target: str = "cpu") -> None:
                     special=name == "reduce_max",
                 )
             )
+    for name in REDUCERS:  # of many columns, whose sums are in memory
+        for lens, axes in (((3, 70, 5), (0, 2)), ((9, 7, 65), (1,)), ((2, 7, 131), (0, 1)), ((9, 2, 2100), (1,))):
+            read = lambda b, x, n=name, a=axes: b.relu(getattr(b, n)(b.relu(x), axes=a))  # noqa: E731
+            cases.append(Case(f"{name}_{lens}_columns", read, (shape(*lens),), scale=20, special=len(axes) == 1))
+    for type in ("half", "double"):
+        read = lambda b, x: b.reduce_sum(x, axes=(1,))  # noqa: E731
+        cases.append(Case(f"columns_{type}", read, (shape(9, 7, 65, type=type),), scale=10))
+    norm = lambda b, x: b.silu(b.group_norm(x, num_groups=20))  # noqa: E731
+    for type in ("float", "half"):  # pixels first
+        cases.append(Case(f"groups_{type}", norm, (channels_last(1, 60, 37, 31, type=type),), scale=20))
     cases.append(Case("any", lambda b, x: b.reduce_any(x, axes=(1,)), (shape(40, 19, type="bool"),)))
     cases.append(Case("all", lambda b, x: b.reduce_all(x, axes=(0,)), (shape(4, 19, type="bool"),)))
     for t in ("int32", "int64", "uint8", "half", "double"):

@@ -17,10 +17,12 @@ from migraphx.ir.size import Sizes
 from migraphx.passes.concat_late import concat_late
 from migraphx.passes.fuse_attention import fuse_attention_but_of
 from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.interface import Pass
 from migraphx.passes.layout import layout
 from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import optimize_with
+from migraphx.passes.pixels_first import pixels_first
 from migraphx.passes.scale_weights import scale_weights
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
@@ -57,11 +59,13 @@ log = logging.getLogger(__name__)
 MOST_LOOPS, MOST_VIEWS = (constant(name, "program.hpp") for name in ("MOST_LOOPS", "MOST_VIEWS"))
 
 _shared = optimize_with(fuse_attention_but_of("double"))  # attention.hpp sums in float
-_layout_at = _shared.index(layout)
+_layout_at, _fuse_at = _shared.index(layout), _shared.index(fuse_reduce)
 PASSES: list[Pass] = [
     *_shared[:_layout_at],
     scale_weights,  # no pass over the image for its gates
-    *_shared[_layout_at:],
+    *_shared[_layout_at:_fuse_at],
+    pixels_first,  # before norms become kernels
+    *_shared[_fuse_at:],
     concat_late,  # before what it joins has an epilogue
     fuse_epilogue,  # into the dot or convolution before
 ]

@@ -9,15 +9,18 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t* const b = a + 6;
-    for_rows<2, 2>(t, a, 64, [&](const int64_t* o, int64_t begin, int64_t end) {
+    for_rows<2, 2>(t, a, 1024, [&](const int64_t* o, int64_t begin, int64_t end) {
         for_lanes(begin, end, [&](int64_t i, auto n) {
-            auto acc1_0 = start_like<Sum, vec<float>>();
-            for (int64_t r0 = 0; r0 < b[0]; ++r0) {
-                const auto v1000 = fetch(p0 + o[0] + r0 * b[1] + i, n);
-                acc1_0 = accumulate<Sum>(acc1_0, v1000, Full{});
-            }
-            const auto v0 = acc1_0 / float(product(b, 1));
-            put(p1 + o[1] + i, v0, n);
+            put(p1 + o[1] + i, start_like<Sum, vec<float>>(), n);
+        });
+        for (int64_t r0 = 0; r0 < b[0]; ++r0) {
+            for_lanes(begin, end, [&](int64_t i, auto n) {
+                const auto v0 = fetch(p0 + o[0] + r0 * b[1] + i, n);
+                put(p1 + o[1] + i, accumulate<Sum>(fetch(p1 + o[1] + i, n), v0, Full{}), n);
+            });
+        }
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            put(p1 + o[1] + i, fetch(p1 + o[1] + i, n) / float(product(b, 1)), n);
         });
     });
 }
@@ -29,13 +32,16 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const int64_t* const b = a + 3;
     for_rows<1, 2>(t, a, 64, [&](const int64_t* o, int64_t begin, int64_t end) {
         for_lanes(begin, end, [&](int64_t i, auto n) {
-            auto acc1_0 = start_like<Sum, vec<float>>();
-            for (int64_t r0 = 0; r0 < b[0]; ++r0) {
-                const auto v1000 = fetch(p0 + o[0] + r0 * b[1] + i, n);
-                acc1_0 = accumulate<Sum>(acc1_0, v1000, Full{});
-            }
-            const auto v0 = acc1_0 / float(product(b, 1));
-            put(p1 + o[1] + i, v0, n);
+            put(p1 + o[1] + i, start_like<Sum, vec<float>>(), n);
+        });
+        for (int64_t r0 = 0; r0 < b[0]; ++r0) {
+            for_lanes(begin, end, [&](int64_t i, auto n) {
+                const auto v0 = fetch(p0 + o[0] + r0 * b[1] + i, n);
+                put(p1 + o[1] + i, accumulate<Sum>(fetch(p1 + o[1] + i, n), v0, Full{}), n);
+            });
+        }
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            put(p1 + o[1] + i, fetch(p1 + o[1] + i, n) / float(product(b, 1)), n);
         });
     });
 }

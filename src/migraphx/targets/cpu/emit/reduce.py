@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation, Parameter
+from migraphx.ir.size import likely_less
 from migraphx.ops.reduce import (
     ReduceAll,
     ReduceAny,
@@ -36,6 +38,10 @@ REDUCERS: dict[type[Operation], str] = {
     ReduceAll: "All",
 }
 """The struct of reduce.hpp that accumulates each reduction."""
+
+
+MANY_COLUMNS, MANY_ROWS = 64, 8
+LONG_ROW = 1024  # columns at once whose sums are in memory, where there are rows enough for all threads
 
 
 def holds(type: str) -> bool:
@@ -94,8 +100,16 @@ class _Reduction:
         """`start`: where the numbers of the inner nest begin."""
         count, rank = len(self.of.views), self.of.kept.rank
         lines = [*pointers(self.of.views), f"const int64_t* const b = {start};", *self._steps()]
-        inner = self._stages()
-        if self.of.rowwise:
+        waits = self._waits_in_memory
+        inner = self._sums_in_memory() if waits else self._stages()
+        if waits:
+            grain = MANY_COLUMNS if likely_less(prod(self.of.kept.lens[:-1]), MANY_ROWS) else LONG_ROW
+            lines += [
+                f"for_rows<{rank}, {count}>(t, a, {grain}, [&](const int64_t* o, int64_t begin, int64_t end) {{",
+                "    " + indented(inner, 1),
+                "});",
+            ]
+        elif self.of.rowwise:
             lines += [
                 f"const Range mine = t.share(product(a, {rank}));",
                 f"int64_t o[{count}];",
@@ -124,6 +138,38 @@ class _Reduction:
             for k, s in enumerate(nest.loops.strides)
             if s[-1] not in (0, 1)
         ]
+
+    # ---- one reduction of many columns ----
+
+    @property
+    def _waits_in_memory(self) -> bool:
+        """Whether it is one reduction of so many columns that elements had better be read in their order in memory.
+
+        The sums are in the output meanwhile, which is in the first-level cache.
+        """
+        (result,), first = self.of.module.outputs, self.of.stages[0]
+        alone = first.reductions == (result,) and not self.of.rowwise and result.shape.type in dtypes.FLOATS
+        return alone and holds(result.shape.type) and not likely_less(self.of.kept.lens[-1], MANY_COLUMNS)
+
+    def _sums_in_memory(self) -> list[str]:
+        (result,), out, inner = self.of.module.outputs, self.of.out, Scope(CPP)
+        type, reducer = cpp_type(COMPUTE_TYPES, result.shape.type), REDUCERS[result.op.__class__]
+        stride, step, at = self.of.kept.strides[out][-1], f"s{out}", f"o[{out}]"
+        known = load_text(out, stride, step, at, "i")
+
+        def columns(*lines: str) -> list[str]:
+            return ["for_lanes(begin, end, [&](int64_t i, auto n) {", "    " + indented(lines, 1), "});"]
+
+        def put(value: str) -> str:
+            return store_text(out, stride, step, at, "i", value)
+
+        value = self._value(result.inputs[0], inner, inner, {}, None)
+        joined = put(f"accumulate<{reducer}>({known}, {value}, Full{{}})")
+        lines = columns(put(f"start_like<{reducer}, vec<{type}>>()"))
+        lines += self._loop(columns(*inner.lines, joined), [])
+        if isinstance(result.op, ReduceMean):
+            lines += columns(put(f"{known} / {type}(product(b, {self.of.reduced.rank}))"))
+        return lines
 
     # ---- stages ----
 

@@ -15,6 +15,7 @@ from migraphx.ir.operation import operation
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ir.size import is_open, likely_less
+from migraphx.ops.reduce import Reduction
 from migraphx.targets.common.constants import shared_matrix
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
@@ -67,21 +68,33 @@ def _in_two_steps(
     A reduction over the pixels of a channels-last image is split in two: over the pixels of each line, then over the
     lines. Threads take lines, as they did when they wrote the image, and few channels keep all threads busy.
     """
-    operators = [i for i in module if not i.name.startswith("@")]
-    view, long = reads[0], [a for a in axes if reads[0].lens[a] > 1]
+    (last,) = module.outputs
+    alone = [i for i in module if isinstance(i.op, Reduction)] == [last]
+    whole = (v for v in reads if v.elements == last.inputs[0].shape.elements and all(v.strides)) if alone else ()
+    view = next(iter(whole), reads[0])
+    long = [a for a in axes if view.lens[a] > 1]
     along = min((view.strides[a] for a in long), default=0)
     across = min((s for d, s in enumerate(view.strides) if d not in axes and view.lens[d] > 1), default=0)
     outer = max(long, key=lambda a: view.strides[a], default=0)
-    suits = len(operators) == 1 and len(long) > 1 and across == 1 < along and view.type in ("float", "double")
+    suits = alone and len(long) > 1 and across == 1 < along and last.shape.type in ("float", "double")
     if not suits or likely_less(view.elements, STEP_ELEMENTS) or view.lens[outer] < STEP_LINES:
         yield module, reads, write, axes
         return
-    name, inner = operators[0].name, tuple(a for a in axes if a != outer)
+    inner = tuple(a for a in axes if a != outer)
     lens = tuple(1 if a in inner else n for a, n in enumerate(view.lens))
     order = tuple(sorted(range(len(lens)), key=lambda d: -view.strides[d]))
-    lines = ctx.temporary(permuted(view.type, lens, order))
-    yield _reduction(name, view, inner), reads, lines, inner
-    yield _reduction(name, lines, (outer,)), (lines,), write, (outer,)
+    lines = ctx.temporary(permuted(last.shape.type, lens, order))
+    yield _over(module, inner), reads, lines, inner
+    yield _reduction(last.name, lines, (outer,)), (lines,), write, (outer,)
+
+
+def _over(module: Module, axes: Sequence[int]) -> Module:
+    """A body whose output is its one reduction, over other axes."""
+    body = module.clone()
+    (last,) = body.outputs
+    body.replace_operation(last, operation(last.name, axes=tuple(axes)), last.inputs)
+    body.replace_return([last])
+    return body
 
 
 def _reduction(name: str, view: View, axes: Sequence[int]) -> Module:

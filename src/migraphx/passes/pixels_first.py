@@ -1,0 +1,104 @@
+"""Reductions over groups of channels of channels-last images: over pixels first, then over the channels of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.size import hint_of, likely_less
+from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.reduce import Reduction
+from migraphx.passes.grouping import axes_of
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import remove_unused, substitute
+
+LEAST_ELEMENTS = 1 << 16  # fewer lie in a core's cache, whatever the order
+SIDE_BY_SIDE = 64  # from so many elements on a row fills registers and lines of the cache by itself
+
+
+def pixels_first(module: Module) -> Refusals:
+    """A reduction over axes on both sides of a kept one in memory becomes two: outside first, then inside.
+
+    A group norm of a channels-last image reduces pixels and the few channels of a group, which are all that lie side by
+    side: of each pixel it would read a few bytes, as often as there are groups. Over pixels alone channels fill
+    registers. The result for a group is then spread to its channels, so that what reads the image reads it so, too.
+    Values of the image that are made of such a result are computed again where they are reduced: they would be stored.
+
+    before:
+        x = @param:x -> float_type, {1, 2, 3, 99999}, {599994, 3, 1, 6}
+        @1 = reduce_max[axes={2, 3}](x) -> float_type, {1, 2, 1, 1}, {2, 1, 1, 2}
+        @2 = multibroadcast[out_lens={1, 2, 3, 99999},out_dyn_dims={}](@1)
+        @3 = sub(x,@2) -> float_type, {1, 2, 3, 99999}, {599994, 3, 1, 6}
+        @4 = @return(@3)
+
+    after:
+        x = @param:x -> float_type, {1, 2, 3, 99999}, {599994, 3, 1, 6}
+        @1 = reduce_max[axes={3}](x) -> float_type, {1, 2, 3, 1}, {6, 3, 1, 6}
+        @2 = reduce_max[axes={2}](@1) -> float_type, {1, 2, 1, 1}, {2, 1, 1, 1}
+        @3 = multibroadcast[out_lens={1, 2, 3, 1},out_dyn_dims={}](@2) -> float_type, {1, 2, 3, 1}, {2, 1, 0, 1}
+        @4 = contiguous(@3) -> float_type, {1, 2, 3, 1}, {6, 3, 1, 1}
+        @5 = multibroadcast[out_lens={1, 2, 3, 99999},out_dyn_dims={}](@4) -> float_type, {1, 2, 3, 99999}, {6, 3, 1, 0}
+        @6 = sub(x,@5) -> float_type, {1, 2, 3, 99999}, {599994, 3, 1, 6}
+        @7 = @return(@6)
+    """
+    behind = set[Instruction]()
+    for ins in list(module):
+        if sides := _sides(ins):
+            behind.add(_split(module, ins, *sides, behind))
+        elif behind.intersection(ins.inputs) and (isinstance(ins.op, Pointwise) or ins.name == "multibroadcast"):
+            behind.add(ins)
+    return []
+
+
+def _sides(ins: Instruction) -> tuple[list[int], list[int]] | None:
+    """The reduced axes outside the innermost kept one, and those inside it; None where nothing is gained."""
+    if not isinstance(ins.op, Reduction) or ins.inputs[0].shape.type not in ("float", "double"):
+        return None
+    x, axes = ins.inputs[0].shape, axes_of(ins)
+    if x.dynamic or likely_less(x.elements, LEAST_ELEMENTS) or 0 in x.strides:
+        return None
+    order = [d for d in x.permutation if hint_of(x.lens[d]) > 1]
+    kept = max((n for n, d in enumerate(order) if d not in axes), default=0)
+    outside, inside = [d for d in order[:kept] if d in axes], list(order[kept + 1 :])
+    if not outside or not inside or not likely_less(prod(x.lens[d] for d in inside), SIDE_BY_SIDE):
+        return None
+    return outside, inside
+
+
+def _split(
+    module: Module, ins: Instruction, outside: list[int], inside: list[int], behind: set[Instruction]
+) -> Instruction:
+    b, x = Builder(module, before=ins, origin=ins.origin), ins.inputs[0]
+    part = b.instruction(ins.name, [_again(b, x, behind, {})], axes=tuple(sorted(outside)))
+    whole = b.instruction(ins.name, [part], axes=tuple(sorted(inside)))
+    substitute(ins, whole)
+    remove_unused(module, [ins])
+    for wide in dict.fromkeys(_broadcasts(whole, x.shape.lens)):
+        b = Builder(module, before=wide, origin=wide.origin)
+        each = b.contiguous(b.multibroadcast(wide.inputs[0], out_lens=part.shape.lens))
+        again = b.multibroadcast(each, out_lens=x.shape.lens)
+        behind.add(again)
+        substitute(wide, again)
+        remove_unused(module, [wide])
+    return whole
+
+
+def _again(b: Builder, ins: Instruction, behind: set[Instruction], made: dict[Instruction, Instruction]) -> Instruction:
+    """`ins` anew, as far as it is arithmetic on the result of a reduction that was split."""
+    if ins not in behind or not isinstance(ins.op, Pointwise):
+        return ins
+    if ins not in made:
+        inputs = [_again(b, i, behind, made) for i in ins.inputs]
+        made[ins] = b.instruction(ins.name, inputs, **ins.op.attributes())
+    return made[ins]
+
+
+def _broadcasts(small: Instruction, lens: tuple[int, ...]) -> Iterator[Instruction]:
+    """Those of `small`, or of what is computed of it for each row, to all elements."""
+    for user in small.users:
+        if user.name == "multibroadcast" and user.shape.lens == lens:
+            yield user
+        elif isinstance(user.op, Pointwise) and user.shape.lens == small.shape.lens:
+            yield from _broadcasts(user, lens)
