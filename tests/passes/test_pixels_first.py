@@ -51,6 +51,17 @@ def test_group_norms_read_all_channels_of_a_pixel(n: int, c: int, groups: int) -
     assert (left["fused_reduce"], left["pointwise"], left["contiguous"]) == (4, 1, 2)
 
 
+@pytest.mark.parametrize("axes", [(2, 3), (0, 2, 3)])
+def test_norms_over_pixels_alone_are_shared_by_lines(axes: tuple[int, ...]) -> None:
+    def norm(b: Builder, x: Value) -> Value:
+        d = b.sub(x, b.multibroadcast(b.reduce_mean(x, axes=axes), out_lens=x.shape.lens))
+        scale = b.rsqrt(b.reduce_mean(b.mul(d, d), axes=axes))
+        return b.mul(d, b.multibroadcast(scale, out_lens=x.shape.lens))
+
+    left = checked(program_of(norm, x=image(2, 24, 53, 52)), PASSES)
+    assert (left["fused_reduce"], left["pointwise"], left["contiguous"]) == (4, 1, 2)
+
+
 @pytest.mark.parametrize("type", ["float", "half"])
 def test_the_composite(type: str) -> None:
     def norm(b: Builder, x: Value) -> Value:
@@ -79,6 +90,10 @@ def test_a_softmax_of_groups_is_right() -> None:
 STAYS = {
     "a small image": (lambda b, x: b.reduce_sum(grouped(b, x, 4), axes=(2, 3, 4)), image(1, 32, 20, 20)),
     "pixels alone": (lambda b, x: b.reduce_sum(x, axes=(2, 3)), image(1, 32, 50, 50)),
+    "a norm of one line": (
+        lambda b, x: b.sub(x, b.multibroadcast(b.reduce_max(x, axes=(2,)), out_lens=x.shape.lens)),
+        image(1, 32, 2500),
+    ),
     "channels alone": (lambda b, x: b.reduce_sum(x, axes=(1,)), image(1, 32, 50, 50)),
     "all": (lambda b, x: b.reduce_sum(x, axes=(1, 2, 3)), image(2, 32, 50, 50)),
     "planes": (lambda b, x: b.group_norm(x, num_groups=4), Shape("float", (1, 32, 50, 50))),

@@ -1,4 +1,4 @@
-"""Reductions over groups of channels of channels-last images: over pixels first, then over the channels of a group."""
+"""Norms of channels-last images: all channels of a pixel are reduced at once, then what belongs together."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ def pixels_first(module: Module) -> Refusals:
 
     A group norm of a channels-last image reduces pixels and the few channels of a group, which are all that lie side by
     side: of each pixel it would read a few bytes, as often as there are groups. Over pixels alone channels fill
-    registers. The result for a group is then spread to its channels, so that what reads the image reads it so, too.
-    Values of the image that are made of such a result are computed again where they are reduced: they would be stored.
+    registers. A norm over pixels alone, of each channel, is taken apart, too, into the pixels of a line and the lines:
+    as one kernel it would be shared by channels, and few occupy one thread.
+
+    What the results are for a channel is then written out, so that what reads the image reads it so. Values of the
+    image that are made of it are computed again where they are reduced, as they would be stored.
 
     before:
         x = @param:x -> float_type, {1, 2, 3, 99999}, {599994, 3, 1, 6}
@@ -52,8 +55,11 @@ def pixels_first(module: Module) -> Refusals:
     return []
 
 
-def _sides(ins: Instruction) -> tuple[list[int], list[int]] | None:
-    """The reduced axes outside the innermost kept one, and those inside it; None where nothing is gained."""
+def _sides(ins: Instruction) -> tuple[list[int], list[int], bool] | None:
+    """The axes that are reduced first, those that are then, and whether these lie inside the innermost kept one.
+
+    None where nothing is gained.
+    """
     if not isinstance(ins.op, Reduction) or ins.inputs[0].shape.type not in ("float", "double"):
         return None
     x, axes = ins.inputs[0].shape, axes_of(ins)
@@ -62,22 +68,24 @@ def _sides(ins: Instruction) -> tuple[list[int], list[int]] | None:
     order = [d for d in x.permutation if hint_of(x.lens[d]) > 1]
     kept = max((n for n, d in enumerate(order) if d not in axes), default=0)
     outside, inside = [d for d in order[:kept] if d in axes], list(order[kept + 1 :])
-    if not outside or not inside or not likely_less(prod(x.lens[d] for d in inside), SIDE_BY_SIDE):
-        return None
-    return outside, inside
+    if inside:
+        short = likely_less(prod(x.lens[d] for d in inside), SIDE_BY_SIDE)
+        return (outside, inside, True) if outside and short else None
+    is_norm = any(True for _ in _broadcasts(ins, x.lens))
+    return (outside[-1:], outside[:-1], False) if len(outside) > 1 and is_norm else None
 
 
 def _split(
-    module: Module, ins: Instruction, outside: list[int], inside: list[int], behind: set[Instruction]
+    module: Module, ins: Instruction, first: list[int], then: list[int], spread: bool, behind: set[Instruction]
 ) -> Instruction:
     b, x = Builder(module, before=ins, origin=ins.origin), ins.inputs[0]
-    part = b.instruction(ins.name, [_again(b, x, behind, {})], axes=tuple(sorted(outside)))
-    whole = b.instruction(ins.name, [part], axes=tuple(sorted(inside)))
+    part = b.instruction(ins.name, [_again(b, x, behind, {})], axes=tuple(sorted(first)))
+    whole = b.instruction(ins.name, [part], axes=tuple(sorted(then)))
     substitute(ins, whole)
     remove_unused(module, [ins])
     for wide in dict.fromkeys(_broadcasts(whole, x.shape.lens)):
-        b = Builder(module, before=wide, origin=wide.origin)
-        each = b.contiguous(b.multibroadcast(wide.inputs[0], out_lens=part.shape.lens))
+        b, (small,) = Builder(module, before=wide, origin=wide.origin), wide.inputs
+        each = b.contiguous(b.multibroadcast(small, out_lens=part.shape.lens) if spread else small)
         again = b.multibroadcast(each, out_lens=x.shape.lens)
         behind.add(again)
         substitute(wide, again)

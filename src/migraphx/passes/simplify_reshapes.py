@@ -90,10 +90,11 @@ def empty_pad(b: Builder, x: Instruction, root: Instruction) -> Answer:
 @rewrites(lambda b, x, w: b.convolution(b.pad(x), w))
 def pad_of_convolution(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
     """convolution(pad(x), w) -> convolution(x, w) with more padding, where zeros are put round the image"""
-    padding = _padding(root.inputs[0], root, 0)
-    if padding is None:
+    attributes = root.op.attributes()
+    attributes["padding"] = _padding(root.inputs[0], root, 0)
+    if attributes["padding"] is None:
         return Refuse("it pads otherwise than with zeros round the image")
-    return b.convolution(x, w, **root.op.attributes() | {"padding": padding})
+    return b.convolution(x, w, **attributes)
 
 
 @rewrites(lambda b, x: b.pooling(b.pad(x)))
@@ -102,10 +103,10 @@ def pad_of_maxima(b: Builder, x: Instruction, root: Instruction) -> Answer:
     attributes = root.op.attributes()
     if attributes["mode"] != "max" or attributes["ceil_mode"] or attributes["dyn_global"]:
         return Mismatch("what is put round the image counts")
-    padding = _padding(root.inputs[0], root, -math.inf)
-    if padding is None:
+    attributes["padding"] = _padding(root.inputs[0], root, -math.inf)
+    if attributes["padding"] is None:
         return Refuse("it pads otherwise than with -inf round the image")
-    return b.pooling(x, **attributes | {"padding": padding})
+    return b.pooling(x, **attributes)
 
 
 def _padding(pad: Instruction, window: Instruction, value: float) -> list[int] | None:

@@ -120,6 +120,8 @@ def test_reductions(target: str = "cpu") -> None:
     norm = lambda b, x: b.silu(b.group_norm(x, num_groups=20))  # noqa: E731
     for type in ("float", "half"):  # pixels first
         cases.append(Case(f"groups_{type}", norm, (channels_last(1, 60, 37, 31, type=type),), scale=20))
+    each = lambda b, x: b.silu(b.instance_norm(x))  # noqa: E731
+    cases.append(Case("channels", each, (channels_last(2, 12, 59, 53),), scale=20))
     cases.append(Case("any", lambda b, x: b.reduce_any(x, axes=(1,)), (shape(40, 19, type="bool"),)))
     cases.append(Case("all", lambda b, x: b.reduce_all(x, axes=(0,)), (shape(4, 19, type="bool"),)))
     for t in ("int32", "int64", "uint8", "half", "double"):
