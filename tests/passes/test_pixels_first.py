@@ -122,3 +122,22 @@ def test_a_number_of_images_that_is_open() -> None:
     )
     pixels_first(program.main)
     assert [i.name for i in program.main].count("reduce_mean") == 2
+
+
+def test_long_chains_are_not_computed_again() -> None:
+    """What is behind one norm, and has a norm itself, is stored; so many ways from one value to the next end soon."""
+
+    def build(b: Builder, x: Value) -> Value:
+        for _ in range(2):
+            mean = b.reduce_mean(grouped(b, x, 4), axes=(2, 3, 4))
+            for _ in range(40):
+                mean = b.add(mean, b.sigmoid(mean))
+            y = grouped(b, x, 4)
+            y = b.sub(y, b.multibroadcast(mean, out_lens=y.shape.lens))
+            for _ in range(3):
+                y = b.mul(y, b.sigmoid(y))
+            x = b.reshape(b.transpose(y, permutation=(0, 3, 4, 1, 2)), dims=(1, 50, 50, 32))
+            x = b.transpose(x, permutation=(0, 3, 1, 2))
+        return x
+
+    checked(program_of(build, x=image(1, 32, 50, 50)), PASSES, scale=100)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 from migraphx.ir.builder import Builder
@@ -16,6 +15,7 @@ from migraphx.passes.rewrite import remove_unused, substitute
 
 LEAST_ELEMENTS = 1 << 16  # fewer lie in a core's cache, whatever the order
 SIDE_BY_SIDE = 64  # from so many elements on a row fills registers and lines of the cache by itself
+MOST_AGAIN = 4  # operators that are computed again for each reduction: more are stored
 
 
 def pixels_first(module: Module) -> Refusals:
@@ -71,19 +71,19 @@ def _sides(ins: Instruction) -> tuple[list[int], list[int], bool] | None:
     if inside:
         short = likely_less(prod(x.lens[d] for d in inside), SIDE_BY_SIDE)
         return (outside, inside, True) if outside and short else None
-    is_norm = any(True for _ in _broadcasts(ins, x.lens))
-    return (outside[-1:], outside[:-1], False) if len(outside) > 1 and is_norm else None
+    is_norm = len(outside) > 1 and _broadcasts(ins, x.lens)
+    return (outside[-1:], outside[:-1], False) if is_norm else None
 
 
 def _split(
     module: Module, ins: Instruction, first: list[int], then: list[int], spread: bool, behind: set[Instruction]
 ) -> Instruction:
     b, x = Builder(module, before=ins, origin=ins.origin), ins.inputs[0]
-    part = b.instruction(ins.name, [_again(b, x, behind, {})], axes=tuple(sorted(first)))
+    part = b.instruction(ins.name, [_again(b, x, behind)], axes=tuple(sorted(first)))
     whole = b.instruction(ins.name, [part], axes=tuple(sorted(then)))
     substitute(ins, whole)
     remove_unused(module, [ins])
-    for wide in dict.fromkeys(_broadcasts(whole, x.shape.lens)):
+    for wide in _broadcasts(whole, x.shape.lens):
         b, (small,) = Builder(module, before=wide, origin=wide.origin), wide.inputs
         each = b.contiguous(b.multibroadcast(small, out_lens=part.shape.lens) if spread else small)
         again = b.multibroadcast(each, out_lens=x.shape.lens)
@@ -93,20 +93,36 @@ def _split(
     return whole
 
 
-def _again(b: Builder, ins: Instruction, behind: set[Instruction], made: dict[Instruction, Instruction]) -> Instruction:
-    """`ins` anew, as far as it is arithmetic on the result of a reduction that was split."""
-    if ins not in behind or not isinstance(ins.op, Pointwise):
-        return ins
-    if ins not in made:
-        inputs = [_again(b, i, behind, made) for i in ins.inputs]
-        made[ins] = b.instruction(ins.name, inputs, **ins.op.attributes())
-    return made[ins]
+def _again(b: Builder, x: Instruction, behind: set[Instruction]) -> Instruction:
+    """`x` anew where it is a little arithmetic on the result of a reduction that was split."""
+    found, todo = dict[Instruction, None](), [x]
+    while todo and len(found) <= MOST_AGAIN:
+        ins = todo.pop()
+        if ins in behind and ins not in found and isinstance(ins.op, Pointwise):
+            found[ins] = None
+            todo += ins.inputs
+    if len(found) > MOST_AGAIN:
+        return x
+    made = dict[Instruction, Instruction]()
+
+    def again(ins: Instruction) -> Instruction:
+        if ins in found and ins not in made:
+            made[ins] = b.instruction(ins.name, [again(i) for i in ins.inputs], **ins.op.attributes())
+        return made.get(ins, ins)
+
+    return again(x)
 
 
-def _broadcasts(small: Instruction, lens: tuple[int, ...]) -> Iterator[Instruction]:
+def _broadcasts(small: Instruction, lens: tuple[int, ...]) -> list[Instruction]:
     """Those of `small`, or of what is computed of it for each row, to all elements."""
-    for user in small.users:
-        if user.name == "multibroadcast" and user.shape.lens == lens:
-            yield user
-        elif isinstance(user.op, Pointwise) and user.shape.lens == small.shape.lens:
-            yield from _broadcasts(user, lens)
+    found, seen, todo = list[Instruction](), {small}, [small]
+    while todo:
+        for user in todo.pop().users:
+            if user in seen:
+                continue
+            seen.add(user)
+            if user.name == "multibroadcast" and user.shape.lens == lens:
+                found.append(user)
+            elif isinstance(user.op, Pointwise) and user.shape.lens == small.shape.lens:
+                todo.append(user)
+    return found
