@@ -265,7 +265,14 @@ def pool(b, x, mode, lengths, **attributes):
 
 
 def test_pooling(target: str = "cpu") -> None:
-    cases = []
+    cases = [
+        Case(
+            f"-inf round the image, {pads}",
+            lambda b, x, p=pads: pool(b, b.pad(x, pads=p, value=-np.inf), "max", (3, 2), stride=(2, 1)),
+            (shape(1, 19, 6, 7),),
+        )
+        for pads in ((0, 0, 0, 0, 0, 0, 1, 1), (0, 0, 5, 1, 0, 0, 5, 2))  # as SAME is written; windows without a pixel
+    ]
     for mode in ("max", "average", "lpnorm"):
         cases += [
             Case(

@@ -27,7 +27,7 @@ void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float*
     parallel(threads, 0, [&](const Team& t, char*) {
         const Put put{y, bias, p->c};
 #define KIND(K, S) \
-    if (kind == K * 10 + S) depthwise<K, S, S == 2 ? 8 : 7>(t, *p, x, w, put);
+    if (kind == K * 10 + S) depthwise<K, S, ALL == (S == 2) ? 8 : 7>(t, *p, x, w, put);
         if (p->kernel[0] > 1 && kind > 10) {  // several planes
             if (kind == 31) depthwise<3, 1, 8, 1, true>(t, *p, x, w, put);
         } else {
@@ -115,7 +115,7 @@ def _check(
     params = Depthwise(n, c, channels + spare, size, want.shape[1:4], kernel, stride, dilation, before)
     numbers = Numbers()
     params.cpp(numbers)
-    k, s, _ = params.special  # tiles of any size give the same answer: the source has one for each stride
+    k, s, _ = params.special  # tiles of any size give the same answer: floats have one, what is narrow the other
     p, arrays = (ctypes.c_int64 * len(numbers))(*numbers.values), (stored, weights, bias, out.array)
     name, kinds = (f"run_{kind}", 10 * k + s) if group == 1 else ("run_groups", int(f"{k}{s}{group}"))
     if times > 1:

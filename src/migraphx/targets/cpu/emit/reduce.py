@@ -40,8 +40,11 @@ REDUCERS: dict[type[Operation], str] = {
 """The struct of reduce.hpp that accumulates each reduction."""
 
 
-MANY_COLUMNS, MANY_ROWS = 64, 8
-LONG_ROW = 1024  # columns at once whose sums are in memory, where there are rows enough for all threads
+SHORT_ROW, LONG_ROW = (
+    64,
+    1024,
+)  # columns at once; the latter where their sums are in memory and rows enough for all threads
+MANY_ROWS = 8
 
 
 def holds(type: str) -> bool:
@@ -100,30 +103,23 @@ class _Reduction:
         """`start`: where the numbers of the inner nest begin."""
         count, rank = len(self.of.views), self.of.kept.rank
         lines = [*pointers(self.of.views), f"const int64_t* const b = {start};", *self._steps()]
-        waits = self._waits_in_memory
-        inner = self._sums_in_memory() if waits else self._stages()
-        if waits:
-            grain = MANY_COLUMNS if likely_less(prod(self.of.kept.lens[:-1]), MANY_ROWS) else LONG_ROW
-            lines += [
-                f"for_rows<{rank}, {count}>(t, a, {grain}, [&](const int64_t* o, int64_t begin, int64_t end) {{",
-                "    " + indented(inner, 1),
-                "});",
-            ]
-        elif self.of.rowwise:
+        if self.of.rowwise:
             lines += [
                 f"const Range mine = t.share(product(a, {rank}));",
                 f"int64_t o[{count}];",
                 "for (int64_t u = mine.begin; u < mine.end; ++u) {",
                 f"    locate<{rank}, {count}>(a, {rank}, u, o);",
-                "    " + indented(inner, 1),
+                "    " + indented(self._stages(), 1),
                 "}",
             ]
         else:
+            waits = self._waits_in_memory
+            inner = self._sums_in_memory() if waits else _for_lanes(self._stages())
+            long = waits and not likely_less(prod(self.of.kept.lens[:-1]), MANY_ROWS)
+            grain = LONG_ROW if long else SHORT_ROW
             lines += [
-                f"for_rows<{rank}, {count}>(t, a, 64, [&](const int64_t* o, int64_t begin, int64_t end) {{",
-                "    for_lanes(begin, end, [&](int64_t i, auto n) {",
-                "        " + indented(inner, 2),
-                "    });",
+                f"for_rows<{rank}, {count}>(t, a, {grain}, [&](const int64_t* o, int64_t begin, int64_t end) {{",
+                "    " + indented(inner, 1),
                 "});",
             ]
         return Kernel(f"// {label}\n" + function(lines), ("loops.hpp", "math.hpp", "reduce.hpp"))
@@ -149,7 +145,7 @@ class _Reduction:
         """
         (result,), first = self.of.module.outputs, self.of.stages[0]
         alone = first.reductions == (result,) and not self.of.rowwise and result.shape.type in dtypes.FLOATS
-        return alone and holds(result.shape.type) and not likely_less(self.of.kept.lens[-1], MANY_COLUMNS)
+        return alone and holds(result.shape.type) and not likely_less(self.of.kept.lens[-1], SHORT_ROW)
 
     def _sums_in_memory(self) -> list[str]:
         (result,), out, inner = self.of.module.outputs, self.of.out, Scope(CPP)
@@ -157,18 +153,15 @@ class _Reduction:
         stride, step, at = self.of.kept.strides[out][-1], f"s{out}", f"o[{out}]"
         known = load_text(out, stride, step, at, "i")
 
-        def columns(*lines: str) -> list[str]:
-            return ["for_lanes(begin, end, [&](int64_t i, auto n) {", "    " + indented(lines, 1), "});"]
-
         def put(value: str) -> str:
             return store_text(out, stride, step, at, "i", value)
 
         value = self._value(result.inputs[0], inner, inner, {}, None)
         joined = put(f"accumulate<{reducer}>({known}, {value}, Full{{}})")
-        lines = columns(put(f"start_like<{reducer}, vec<{type}>>()"))
-        lines += self._loop(columns(*inner.lines, joined), [])
+        lines = _for_lanes([put(f"start_like<{reducer}, vec<{type}>>()")])
+        lines += self._loop(_for_lanes([*inner.lines, joined]), [])
         if isinstance(result.op, ReduceMean):
-            lines += columns(put(f"{known} / {type}(product(b, {self.of.reduced.rank}))"))
+            lines += _for_lanes([put(f"{known} / {type}(product(b, {self.of.reduced.rank}))")])
         return lines
 
     # ---- stages ----
@@ -276,12 +269,15 @@ class _Reduction:
             lines = [
                 f"for_pieces(t, {ends.pop()}, [&](int64_t begin, int64_t end) {{",
                 *(f"    {a.start(a.part)}" for a in rounding),
-                "    for_lanes(begin, end, [&](int64_t i, auto n) {",
-                "        " + indented(lines, 2),
-                "    });",
+                "    " + indented(_for_lanes(lines), 1),
                 *(f"    {a.name} = {a.reducer}::join({a.name}, {a.part});" for a in rounding),
                 "});",
             ]
         for d, end in reversed([*enumerate(ends)]):
             lines = [f"for (int64_t r{d} = 0; r{d} < {end}; ++r{d}) {{", "    " + indented(lines, 1), "}"]
         return list(lines)
+
+
+def _for_lanes(lines: Sequence[str]) -> list[str]:
+    """`lines` for every vector from begin to end."""
+    return ["for_lanes(begin, end, [&](int64_t i, auto n) {", "    " + indented(lines, 1), "});"]

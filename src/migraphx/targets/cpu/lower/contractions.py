@@ -70,8 +70,8 @@ def _in_two_steps(
     """
     (last,) = module.outputs
     alone = [i for i in module if isinstance(i.op, Reduction)] == [last]
-    whole = (v for v in reads if v.elements == last.inputs[0].shape.elements and all(v.strides)) if alone else ()
-    view = next(iter(whole), reads[0])
+    full = last.inputs[0].shape.elements
+    view = next((v for v in reads if v.elements == full and all(v.strides)), reads[0])
     long = [a for a in axes if view.lens[a] > 1]
     along = min((view.strides[a] for a in long), default=0)
     across = min((s for d, s in enumerate(view.strides) if d not in axes and view.lens[d] > 1), default=0)
