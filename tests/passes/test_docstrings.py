@@ -22,7 +22,7 @@ from tests.tolerances import assert_close
 # files that hold none
 NO_PASS = {
     "column_parts", "constants", "grouping", "integer_products", "interface", "manager", "pipeline",
-    "products_of_views", "rewrite", "shapes", "sums_of_convolutions",
+    "products_of_views", "resizes", "rewrite", "shapes", "sums_of_convolutions", "trim_windows",
 }  # fmt: skip
 
 

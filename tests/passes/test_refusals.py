@@ -155,6 +155,10 @@ GATES = [
 X = (2, 3)
 IMAGE = (1, 2, 4, 4)
 ALGEBRA = [
+    Case("trim_window", "no tap is outside at every pixel",
+         lambda b, x: b.convolution(x, weights(b, 2, 2, 3, 3), padding=(1, 1)), (IMAGE,)),
+    Case("trim_window", "the other taps do not reach the whole image",
+         lambda b, x: b.convolution(x, weights(b, 2, 2, 3, 3), padding=(3, 3), dilation=(4, 4)), (IMAGE,)),
     Case("mul_of_mul", "the product of the constants overflows or underflows",
          lambda b, x: b.mul(b.mul(x, lit(b, 1e30, lens=X)), lit(b, 1e30, lens=X)), (X,)),
     Case("mul_of_add", "the product of the constants overflows or underflows",
@@ -225,7 +229,7 @@ VIEWS = [
     Case("same_lens", "other lens", lambda b, x: b.reshape(x, dims=[3, 2]), (X,)),
     Case("identity_transpose", "it moves", lambda b, x: b.transpose(x, permutation=[1, 0]), (X,)),
     Case("transpose_as_reshape", "it moves elements", lambda b, x: b.transpose(x, permutation=[1, 0]), (X,)),
-    Case("same_layout", "it copies", lambda b, x: b.layout(x, permutation=[1, 0]), (X,)),
+    Case("same_layout", "it copies, or names another order", lambda b, x: b.layout(x, permutation=[1, 0]), (X,)),
     Case("empty_pad", "it pads", lambda b, x: b.pad(x, pads=[0, 1, 0, 1]), (X,)),
     Case("pad_of_convolution", "it pads otherwise than with zeros round the image",
          lambda b, x: b.convolution(b.pad(x, pads=[0, 0, 1, 1, 0, 0, 1, 1], value=1.0), weights(b, 2, 2, 3, 3)),

@@ -19,6 +19,7 @@ from migraphx.passes.constants import broadcast_literal, compact, folded, scalar
 from migraphx.passes.interface import Refusals
 from migraphx.passes.rewrite import Rule, rewrite, rewrites
 from migraphx.passes.sums_of_convolutions import SUMS_OF_CONVOLUTIONS
+from migraphx.passes.trim_windows import trim_window
 
 Answer = Instruction | Refuse
 WIDE = frozenset({"float", "double"})
@@ -334,6 +335,7 @@ RULES: list[Rule] = [
     scale_of_left_dot,
     scale_before_dot,
     *SUMS_OF_CONVOLUTIONS,
+    trim_window,
     pow_of_whole,
     idempotent,
     neg_of_neg,
