@@ -92,6 +92,17 @@ def test_elementwise_keeps_the_layout_that_packed_inputs_share():
     assert elementwise("float", [scalar]) == nchw
 
 
+def test_elementwise_of_slices_keeps_their_order():
+    """Halves of an image's channels have gaps between their pixels; what is made of them lies as the image does."""
+    half, scalar = Shape("float", (2, 3, 4, 4), (96, 1, 24, 6)), Shape("float", (2, 3, 4, 4), (0, 0, 0, 0))
+    nhwc, nchw = permuted("float", (2, 3, 4, 4), (0, 2, 3, 1)), Shape("float", (2, 3, 4, 4))
+    assert elementwise("float", [half, half]) == nhwc
+    assert elementwise("half", [scalar, half]) == nhwc.with_type("half")
+    assert elementwise("float", [half, nchw]) == nchw
+    rows = Shape("float", (2, 3, 4, 4), (96, 32, 8, 1))
+    assert elementwise("float", [half, rows]) == elementwise("float", [rows]) == nchw
+
+
 def test_wrong_shapes_are_refused():
     with pytest.raises(ValueError, match="unknown type 'floaty'"):
         Shape("floaty", (2,))

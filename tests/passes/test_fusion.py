@@ -15,6 +15,7 @@ from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.layout import layout
 from migraphx.passes.pipeline import optimize
+from migraphx.passes.shapes import same_memory
 from migraphx.passes.simplify_reshapes import simplify_reshapes
 from tests.passes.checking import checked, program_of
 
@@ -298,6 +299,31 @@ def test_channels_are_shuffled_and_sliced_pixel_by_pixel(lens: tuple[int, ...], 
 
     left = checked(program_of(build, x=lens), [layout, simplify_reshapes])
     assert left["layout"] == 1 and left["reshape"] == 2
+
+
+@pytest.mark.parametrize("lens", [(2, 3, 5, 4), (2, 3, 7)])
+def test_gates_of_channels_keep_their_place(lens: tuple[int, ...]):
+    """Halves of an image's channels that are multiplied are an image, which the next convolution takes as it is."""
+
+    def build(b: Builder, x: Value) -> Value:
+        y = conv(b, x, 8)
+        a, c = (b.slice(y, axes=(1,), starts=(k,), ends=(k + 4,)) for k in (0, 4))
+        return b.reduce_sum(conv(b, b.mul(b.tanh(a), b.sigmoid(c))), axes=tuple(range(2, len(lens))))
+
+    assert checked(program_of(build, x=lens), [layout, simplify_reshapes])["layout"] == 1
+
+
+@pytest.mark.parametrize("lens", [(2, 1, 5, 4), (1, 1, 7), (1, 1, 3, 4, 5)])
+def test_what_is_made_of_one_channel_is_channels_last(lens: tuple[int, ...]):
+    """Both orders of such a picture are the same memory: a `layout`, which moves nothing, names the right one."""
+
+    def build(b: Builder, x: Value) -> Value:
+        return b.reduce_sum(conv(b, conv(b, x, 6)), axes=tuple(range(2, len(lens))))
+
+    program = program_of(build, x=lens)
+    assert checked(program, [layout, simplify_reshapes])["layout"] == 1
+    (made,) = (i for i in program.main if i.name == "layout")
+    assert same_memory(made.shape, made.inputs[0].shape)
 
 
 def test_a_reshape_that_moves_pixels_is_none():

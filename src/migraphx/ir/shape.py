@@ -236,10 +236,13 @@ def broadcast_lens(*lens: Sequence[int]) -> tuple[int, ...]:
 def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
     """The shape of an elementwise result: the layout its packed inputs share, else row-major.
 
-    An input that is broadcast or not packed has no say in the layout.
+    An input that is broadcast has no say in the layout; one with gaps, as a slice of channels has, only where none is
+    packed.
     """
     lens = inputs[0].lens
-    packed = [s for s in inputs if s.packed]
+    packed = [s for s in inputs if s.packed] or [
+        permuted(s.type, lens, s.permutation) for s in inputs if not s.broadcasted and not s.sub_shapes
+    ]
     same = all(a == b or n == 1 for s in packed for n, a, b in zip(lens, s.strides, packed[0].strides, strict=True))
     if packed and same:  # strides of dimensions of length 1 do not matter
         return Shape(type, lens, max(s.strides for s in packed))

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from migraphx.ir.operation import Operation
-from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.shape import Shape, permuted, standard_strides
 from migraphx.ir.size import ones_matter
 
 
@@ -27,8 +27,12 @@ def axes_of(op: Operation, axes: Sequence[int], ndim: int, inputs: Sequence[Shap
 
 
 def keep_layout(x: Shape, lens: Sequence[int], type: str | None = None) -> Shape:
-    """The packed shape of `lens` in `x`'s order of dimensions; row-major where `x` is broadcast."""
-    order = range(len(lens)) if x.standard or x.broadcasted else x.permutation
+    """The packed shape of `lens` in `x`'s order of dimensions; row-major where `x` is broadcast.
+
+    Strides of dimensions of length 1 say where these lie: an image of one channel may be channels-last.
+    """
+    plain = x.broadcasted or x.strides == standard_strides(x.lens)
+    order = range(len(lens)) if plain else x.permutation
     return permuted(type or x.type, lens, order)
 
 

@@ -33,7 +33,8 @@ def layout(module: Module) -> None:
     convolutions has one `layout` at its start; where such an operator meets a value in another order (a
     residual from outside), that value is laid out likewise. Behind a transpose (pixels become tokens) channels are in
     another place, and nothing is laid out for their sake. A slice of channels is an image as it is, and channels that
-    change places (a shuffle) do so within each pixel. Weights stay: the target packs them anyhow.
+    change places (a shuffle) do so within each pixel. A picture of one channel gets a `layout` that moves nothing, so
+    that what is computed of it is channels-last. Weights stay: the target packs them anyhow.
     Refuses ranks other than 3 to 5, and what is not float or integer data of one type.
 
     before:
@@ -75,9 +76,11 @@ def layout(module: Module) -> None:
             continue
         if ins.op.spatial or (any(i in flow for i in ins.inputs) and not isinstance(ins.op, Transpose)):
             flow.add(ins)
-        if not any(_other_order(i) for i in wanted):
+        unclear = ins.op.spatial and _other_order(ins)  # of one channel or one pixel both orders are the same memory
+        other = [i for i in wanted if unclear or _other_order(i)]
+        if not other:
             continue
-        inputs = [_laid_out(module, i, ins, made) if i in wanted else i for i in ins.inputs]
+        inputs = [_laid_out(module, i, ins, made) if i in other else i for i in ins.inputs]
         module.replace_operation(ins, ins.op, inputs, ins.modules)
         refresh(ins.users)
 
@@ -128,8 +131,6 @@ def _keeps_pixels(ins: Instruction, spatial: int) -> bool:
 
 
 def _laid_out(module: Module, x: Instruction, user: Instruction, made: dict[Instruction, Instruction]) -> Instruction:
-    if not _other_order(x):
-        return x
     if x not in made:
         op = operation("layout", permutation=channels_last(x.shape.ndim))
         made[x] = module.add_instruction(op, [x], before=user, origin=x.origin)

@@ -39,8 +39,8 @@ def pixels_first(module: Module) -> Refusals:
     after:
         x = @param:x -> float_type, {1, 2, 3, 99999}, {599994, 3, 1, 6}
         @1 = reduce_max[axes={3}](x) -> float_type, {1, 2, 3, 1}, {6, 3, 1, 6}
-        @2 = reduce_max[axes={2}](@1) -> float_type, {1, 2, 1, 1}, {2, 1, 1, 1}
-        @3 = multibroadcast[out_lens={1, 2, 3, 1},out_dyn_dims={}](@2) -> float_type, {1, 2, 3, 1}, {2, 1, 0, 1}
+        @2 = reduce_max[axes={2}](@1) -> float_type, {1, 2, 1, 1}, {2, 1, 1, 2}
+        @3 = multibroadcast[out_lens={1, 2, 3, 1},out_dyn_dims={}](@2) -> float_type, {1, 2, 3, 1}, {2, 1, 0, 2}
         @4 = contiguous(@3) -> float_type, {1, 2, 3, 1}, {6, 3, 1, 1}
         @5 = multibroadcast[out_lens={1, 2, 3, 99999},out_dyn_dims={}](@4) -> float_type, {1, 2, 3, 99999}, {6, 3, 1, 0}
         @6 = sub(x,@5) -> float_type, {1, 2, 3, 99999}, {599994, 3, 1, 6}

@@ -30,6 +30,7 @@ from migraphx.passes.products_of_views import (
     dot_of_transpose,
     softmax_of_merged,
 )
+from migraphx.passes.resizes import RULES as RESIZES
 from migraphx.passes.rewrite import Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
 
@@ -71,8 +72,9 @@ def transpose_as_reshape(b: Builder, x: Instruction, root: Instruction) -> Answe
 
 @rewrites(lambda b, x: b.layout(x))
 def same_layout(b: Builder, x: Instruction, root: Instruction) -> Answer:
-    """layout(x) -> x where x has that layout already"""
-    return x if same_memory(x.shape, root.shape) else Mismatch("it copies")
+    """layout(x) -> x where x has that layout already; of one channel its readers go by the order that it names"""
+    same = same_memory(x.shape, root.shape) and x.shape.permutation == root.shape.permutation
+    return x if same else Mismatch("it copies, or names another order")
 
 
 @rewrites(lambda b, x: b.layout(b.layout(x)))
@@ -538,6 +540,7 @@ RULES: list[Rule] = [
     softmax_of_merged,
     pointwise_of_broadcasts,
     pointwise_of_views,
+    *RESIZES,
 ]
 
 
