@@ -3,9 +3,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch.nn.functional as F
+from onnx import helper
 
 from migraphx.ir.operation import ShapeError, operation
 from migraphx.ir.shape import Shape
+from tests.onnx.one_node import model, theirs
 from tests.ops.one_operator import FLOATS, apply, infer, random, tensor
 from tests.ops.onnx_oracle import onnx_answer
 from tests.tolerances import assert_close
@@ -82,6 +84,21 @@ def test_other_filters_against_onnx(mode, scale, attributes, rng):
     scales = np.array([1, 1, scale, scale], np.float32)
     want = onnx_answer("Resize", x, None, scales, mode=mode, **attributes)
     assert_close(apply("resize", x, scales=tuple(scales), mode=mode, **attributes), want, scale=8)
+
+
+@pytest.mark.parametrize("lens", [(1, 2, 1, 1), (1, 2, 1, 3)])
+def test_infinities_of_one_row_against_onnxruntime(lens, rng):
+    """Both neighbours are the one element that there is, and none has a weight of 0, which would make NaN of it."""
+    x = random(rng, lens)
+    x[0, 0, 0, 0], x[0, 1, -1, -1] = np.inf, np.nan
+    scales = np.array([1, 1, 7, 5], np.float32)
+    data = model(
+        [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")], {"x": x}, ["y"], {"scales": scales}
+    )
+    (want,) = theirs(data, {"x": x})
+    got = apply("resize", x, scales=tuple(scales), mode="linear")
+    assert np.isposinf(got[0, 0, :3, :2]).all()
+    assert_close(got, want, scale=8)
 
 
 def test_resize_of_integers_and_layout(rng):

@@ -15,7 +15,7 @@ import migraphx.passes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.refusal import Mismatch, Refusal, Refuse
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, permuted
 from migraphx.passes.add_to_parts import add_to_parts
 from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention, fuse_attention_but_of
@@ -225,7 +225,26 @@ ALGEBRA = [
 # ---- views ----
 
 TURNED = Shape("float", (3, 2), (1, 3))
+CHANNELS_LAST = permuted("float", IMAGE, (0, 2, 3, 1))
+
+
+def enlarged(b: Builder, x: Instruction, *sizes: int) -> Instruction:
+    return b.resize(x, sizes=sizes or (1, 2, 8, 8), mode="linear")
+
+
+def rows_first(b: Builder, x: Instruction) -> Instruction:
+    return b.layout(x, permutation=(0, 1, 2, 3))
+
+
 VIEWS = [
+    Case("layout_of_resize", "others read the resized image in its own order",
+         lambda b, x: [rows_first(b, y := enlarged(b, x)), b.relu(y)], (CHANNELS_LAST,)),
+    Case("layout_of_resize", "the image does not grow",
+         lambda b, x: rows_first(b, enlarged(b, x, 1, 2, 3, 2)), (CHANNELS_LAST,)),
+    Case("layout_of_resize", "x is so small that it lies in several orders at once",
+         lambda b, x: b.layout(enlarged(b, x, 2, 4, 4, 3), permutation=(0, 2, 1, 3)), ((2, 1, 1, 3),)),
+    Case("resize_of_one", "its elements differ", lambda b, x: b.relu(enlarged(b, x)), (IMAGE,)),
+    Case("resize_of_one", "what reads it would copy a broadcast", enlarged, ((1, 2, 1, 1),)),
     Case("same_lens", "other lens", lambda b, x: b.reshape(x, dims=[3, 2]), (X,)),
     Case("identity_transpose", "it moves", lambda b, x: b.transpose(x, permutation=[1, 0]), (X,)),
     Case("transpose_as_reshape", "it moves elements", lambda b, x: b.transpose(x, permutation=[1, 0]), (X,)),

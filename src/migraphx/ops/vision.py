@@ -97,7 +97,18 @@ class Resize(Operation, name="resize"):
             weights = weights * ((positions >= 0) & (positions < n))
         if self.exclude_outside or squeeze < 1:
             weights = weights / weights.sum(0)
-        return _indices(positions, n), weights
+        indices = _indices(positions, n)
+        if self.mode == "linear" and reach == 1 and not self.exclude_outside:
+            # Beyond an edge both neighbours are one element. With a weight of 0 infinities would become NaN there.
+            weights = np.where(indices[0] == indices[1], 0.5, weights)
+        return indices, weights
+
+    def repeats(self, lens: Sequence[int]) -> bool:
+        """Whether there is one element along each dimension that is resampled, which all of the output is then."""
+        if any(m not in (1, n) for m, n in zip(lens, self.out_lens(lens), strict=True)):
+            return False
+        taps = [(n, t[1]) for d, n in enumerate(lens) if (t := self.taps(lens, d)) is not None]
+        return all(n == 1 and bool((w > 0).all() and (w.sum(0) == 1).all()) for n, w in taps)
 
     def positions(self, lens: Sequence[int], axis: int) -> np.ndarray:
         """Where each element along `axis` of the output lies on the input, in elements."""

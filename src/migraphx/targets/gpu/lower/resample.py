@@ -22,6 +22,9 @@ def resize(ctx: LoweringContext, ins: Instruction) -> None:
     if not taps:
         ctx.copy(view, write, ins.origin)
         return
+    if op.repeats(view.lens):
+        ctx.copy(view.expanded(write.lens), write, ins.origin)
+        return
     wide = np.float64 if view.type == "double" else np.float32
     indices = {d: _table(ctx, op, view, d, t[0], np.dtype(np.int32)) for d, t in taps.items()}
     if op.mode == "nearest":
