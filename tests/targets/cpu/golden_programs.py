@@ -234,7 +234,9 @@ def resize(x: Inputs, b: Builder):
     """Both axes of an image at once; other axes one by one."""
     images, rows = x(2, 19, 5, 9), x(2, 3, 4, type="double")
     modes = [b.resize(images, sizes=(2, 19, 11, 16), mode=mode) for mode in ("nearest", "linear", "cubic")]
-    return *modes, b.resize(rows, sizes=(2, 5, 7), mode="linear"), b.resize(rows, sizes=(2, 3, 7), mode="nearest")
+    smaller = b.resize(images, sizes=(2, 19, 4, 6), mode="linear")
+    lines = b.resize(rows, sizes=(2, 5, 7), mode="linear"), b.resize(rows, sizes=(2, 3, 7), mode="nearest")
+    return *modes, smaller, *lines
 
 
 @golden

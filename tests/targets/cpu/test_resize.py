@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.vision import COORDINATES, Resize
 from tests.targets.cpu.side_by_side import Case, check
@@ -56,6 +58,59 @@ def test_resize(mode: str) -> None:
             lambda b, x: b.relu(b.resize(b.relu(x), sizes=(1, 20, 8, 8), mode=mode)),
             (nhwc(1, 20, 4, 4),),
         ),
+    ]
+    check([Case(c.name, c.build, c.inputs, 10, sparse=c.sparse) for c in cases])
+
+
+@pytest.mark.parametrize("mode", Resize.MODES)
+def test_planes(mode: str) -> None:
+    """Results in which columns are innermost, whatever the source's order; what shrinks goes by pixels."""
+    filters = {"antialias": True} if mode != "nearest" else {}
+
+    def answer(*sizes: int):
+        return lambda b, x: b.layout(b.resize(x, sizes=sizes, mode=mode), permutation=(0, 1, 2, 3))
+
+    def joined(b: Builder, x: Instruction, y: Instruction) -> Instruction:
+        return b.relu(b.concat(y, b.resize(x, sizes=(2, 3, 9, 40), mode=mode), y, axis=1))
+
+    cases = [
+        Case("wider", resized(2, 5, 11, 70, mode=mode), (shape(2, 5, 4, 9),)),
+        Case("taller", resized(1, 3, 40, 5, mode=mode), (shape(1, 3, 7, 9),)),
+        Case("narrower", resized(1, 3, 40, 5, mode=mode), (shape(1, 3, 7, 33),)),
+        Case("narrower, filtered", resized(1, 3, 40, 5, mode=mode, **filters), (shape(1, 3, 7, 33),)),
+        Case("hardly wider", resized(1, 3, 20, 41, mode=mode), (shape(1, 3, 19, 40),)),
+        Case("one channel", resized(2, 1, 16, 24, mode=mode), (nhwc(2, 1, 5, 8),)),
+        Case("a column", resized(1, 4, 5, 16, mode=mode), (shape(1, 4, 5, 1),)),
+        Case("an answer", answer(1, 21, 30, 31), (nhwc(1, 21, 7, 6),)),
+        Case("an answer of half", answer(1, 21, 30, 31), (nhwc(1, 21, 7, 6, type="half"),)),
+        Case("an answer of bf16", answer(1, 21, 30, 31), (nhwc(1, 21, 7, 6, type="bf16"),)),
+        Case("a smaller answer", answer(1, 21, 5, 3), (nhwc(1, 21, 7, 6),)),
+        Case("a part", joined, (shape(2, 3, 3, 20), shape(2, 2, 9, 40))),
+        Case("not finite", answer(1, 21, 30, 31), (nhwc(1, 21, 7, 6),), sparse=True),
+    ]
+    check([Case(c.name, c.build, c.inputs, 10, sparse=c.sparse) for c in cases])
+
+
+@pytest.mark.parametrize("mode", Resize.MODES)
+def test_repetition(mode: str) -> None:
+    """Images of one pixel: alone, joined with others, in arithmetic."""
+
+    def joined(b: Builder, x: Instruction, y: Instruction) -> Instruction:
+        return b.concat(y, b.resize(x, sizes=(2, 5, 7, 6), mode=mode), axis=1)
+
+    def added(b: Builder, x: Instruction, y: Instruction) -> Instruction:
+        return b.add(b.resize(x, sizes=(2, 5, 7, 6), mode=mode), b.relu(y))
+
+    small, large = shape(2, 5, 1, 1), shape(2, 5, 7, 6)
+    cases = [
+        Case("alone", resized(2, 5, 7, 6, mode=mode), (small,)),
+        Case("half", resized(2, 5, 7, 6, mode=mode), (shape(2, 5, 1, 1, type="half"),)),
+        Case("joined", joined, (small, large)),
+        Case("joined pixels", joined, (nhwc(2, 5, 1, 1), nhwc(2, 5, 7, 6))),
+        Case("added", added, (small, large)),
+        Case("added pixels", added, (small, nhwc(2, 5, 7, 6))),
+        Case("rows", resized(1, 3, 8, mode=mode), (shape(1, 3, 1),)),
+        Case("not finite", resized(2, 5, 7, 6, mode=mode), (small,), sparse=True),
     ]
     check([Case(c.name, c.build, c.inputs, 10, sparse=c.sparse) for c in cases])
 

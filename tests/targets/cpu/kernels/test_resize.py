@@ -13,6 +13,7 @@ SOURCE = r"""
 #include "resize.hpp"
 #include "put.hpp"
 #include <omp.h>
+#include <vector>
 using namespace mgx;
 #define RUN(NAME, TAPS, T) \
     extern "C" void NAME(const Resize* p, const T* x, const Samples<TAPS>* h, \
@@ -24,6 +25,19 @@ RUN(nearest_float32, 1, float)
 RUN(linear_float32, 2, float)
 RUN(linear_float16, 2, half)
 RUN(cubic_float32, 4, float)
+#define PLANES(NAME, TAPS, T) \
+    extern "C" void planes_##NAME(const Resize* p, const T* x, const Samples<TAPS>* h, \
+                                  const Samples<TAPS>* w, float* y) { \
+        _Pragma("omp parallel num_threads(2)") { \
+            const Team t{omp_get_thread_num(), 2}; \
+            std::vector<char> scratch(planes_scratch<TAPS>(*p)); \
+            resize_planes<TAPS>(t, *p, x, *h, *w, Put{y, p->out_w}, scratch.data()); \
+        } \
+    }
+PLANES(nearest_float32, 1, float)
+PLANES(linear_float32, 2, float)
+PLANES(linear_float16, 2, half)
+PLANES(cubic_float32, 4, float)
 """
 
 
@@ -75,6 +89,27 @@ def test_against_torch(mode: str, c: int, out: tuple[int, int], isa: str) -> Non
         taps = [Taps(i.ctypes.data, v.ctypes.data) for i, v in ((ih, wh), (iw, ww))]
         result = Guarded((n, *out, c), np.float32)
         call = compile_snippet(SOURCE, isa)[f"{mode}_{np.dtype(dtype)}"]
+        call(ctypes.byref(params), pointer(x), ctypes.byref(taps[0]), ctypes.byref(taps[1]), pointer(result.array))
+        result.check()
+        assert_close(result.array, want, np.float32)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("size", [(5, 7), (9, 30), (1, 1), (4, 16)])
+@pytest.mark.parametrize("out", [(10, 14), (13, 61), (7, 33), (3, 4), (1, 1), (20, 5)])
+def test_planes_against_torch(mode: str, size: tuple[int, int], out: tuple[int, int], isa: str) -> None:
+    """Fewer columns than a register has, as many, and more; columns near each other and far apart."""
+    rng = np.random.default_rng(1)
+    for dtype in (np.float32, np.float16) if mode == "linear" else (np.float32,):
+        x = np.asarray(rng.standard_normal((3, *size)), dtype)
+        name = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+        want = torch.nn.functional.interpolate(torch.from_numpy(x.astype(np.float64))[None], out, mode=name)[0].numpy()
+        params = Params(3, 1, *out, size[0] * size[1], size[1], 1)
+        samples = [_taps(mode, n, m) for n, m in zip(size, out, strict=True)]
+        taps = [Taps(i.ctypes.data, v.ctypes.data) for i, v in samples]
+        result = Guarded((3, *out), np.float32)
+        call = compile_snippet(SOURCE, isa)[f"planes_{mode}_{np.dtype(dtype)}"]
         call(ctypes.byref(params), pointer(x), ctypes.byref(taps[0]), ctypes.byref(taps[1]), pointer(result.array))
         result.check()
         assert_close(result.array, want, np.float32)

@@ -348,3 +348,16 @@ def resize_call(
     rows, columns = (numbers.tail(i.ravel()) for i in indices)
     head = f"resize<{indices[0].shape[1]}>(t, {fill}, p0, {{{rows}, p1}}, {{{columns}, p2}}, epi);"
     return contract(head, "0", "resize.hpp", (x, *weights), numbers, epilogue, "resize", origin)
+
+
+def resize_planes_call(
+    x: View, indices: Sequence[np.ndarray], weights: Sequence[View], epilogue: Epilogue, origin: str = ""
+) -> Call:
+    """As `resize_call`, of row-major `x`: columns are side by side."""
+    numbers, (n, c, h, w), taps = Numbers(), x.lens, indices[0].shape[1]
+    _, _, out_h, out_w = epilogue.write.lens
+    fill = Resize(n * c, 1, out_h, out_w, h * w, w, 1).cpp(numbers)
+    rows, columns = (numbers.tail(i.ravel()) for i in indices)
+    head = f"resize_planes<{taps}>(t, {fill}, p0, {{{rows}, p1}}, {{{columns}, p2}}, epi, scratch);"
+    scratch = f"planes_scratch<{taps}>({fill})"
+    return contract(head, scratch, "resize.hpp", (x, *weights), numbers, epilogue, "resize", origin)

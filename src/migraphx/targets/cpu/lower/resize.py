@@ -10,12 +10,13 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import likely_less
 from migraphx.ops.vision import Resize
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lower.views import channels_last
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import resize_call
+from migraphx.targets.cpu.emit.contract import resize_call, resize_planes_call
 from migraphx.targets.cpu.emit.indexing import around, simple_call
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES
@@ -35,13 +36,30 @@ def resize(ctx: LoweringContext, ins: Instruction) -> None:
     taps = {d: t for d in range(len(view.lens)) if (t := op.taps(view.lens, d)) is not None}
     if not taps:
         ctx.copy(view, ctx.result(ins), ins.origin)
-    elif len(view.lens) == 4 and [*taps] == [2, 3] and view.type in IMAGES:
-        source, write = channels_last(ctx, view, ins.origin), ctx.result(ins)
-        indices, weights = zip(*(_samples(ctx, ins, d, t, view.type) for d, t in taps.items()), strict=True)
-        epilogue = Epilogue(None, (None,), write, (0, 2, 3), 1)
-        ctx.call(resize_call(source, indices, weights, epilogue, ins.origin))
+    elif op.repeats(view.lens):
+        ctx.copy(view.expanded(ins.shape.lens), ctx.result(ins), ins.origin)
+    elif len(view.lens) == 4 and [*taps] == [2, 3] and view.type in IMAGES and _as_many(*taps.values()):
+        _image(ctx, ins, view, taps)
     else:
         _axis_by_axis(ctx, ins, view, taps)
+
+
+def _as_many(rows: Taps, columns: Taps) -> bool:
+    """Whether both axes have as many taps: with antialias one that shrinks has more."""
+    return len(rows[0]) == len(columns[0])
+
+
+def _image(ctx: LoweringContext, ins: Instruction, view: View, taps: Mapping[int, Taps]) -> None:
+    """Both axes at once, in the order in which the result is written; a smaller source is copied into it."""
+    write = ctx.result(ins)
+    indices, weights = zip(*(_samples(ctx, ins, d, t, view.type) for d, t in taps.items()), strict=True)
+    grows = not likely_less(write.elements, view.elements)
+    if write.strides[3] == 1 and write.strides[1] != 1 and (view.standard or grows):
+        epilogue = Epilogue(None, (None,), write, (0, 1, 2), 3)
+        ctx.call(resize_planes_call(ctx.standard(view, ins.origin), indices, weights, epilogue, ins.origin))
+    else:
+        epilogue = Epilogue(None, (None,), write, (0, 2, 3), 1)
+        ctx.call(resize_call(channels_last(ctx, view, ins.origin), indices, weights, epilogue, ins.origin))
 
 
 def _samples(ctx: LoweringContext, ins: Instruction, axis: int, taps: Taps, type: str) -> tuple[np.ndarray, View]:
