@@ -236,17 +236,23 @@ def broadcast_lens(*lens: Sequence[int]) -> tuple[int, ...]:
 def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
     """The shape of an elementwise result: the layout its packed inputs share, else row-major.
 
-    An input that is broadcast has no say in the layout; one with gaps, as a slice of channels has, only where none is
-    packed.
+    An input that is broadcast or not packed has no say in the layout. Where none is packed, channels of an image that
+    are cut from others stay innermost.
     """
     lens = inputs[0].lens
-    packed = [s for s in inputs if s.packed] or [
-        permuted(s.type, lens, s.permutation) for s in inputs if not s.broadcasted and not s.sub_shapes
-    ]
+    packed = [s for s in inputs if s.packed] or _images([s for s in inputs if not s.broadcasted])
     same = all(a == b or n == 1 for s in packed for n, a, b in zip(lens, s.strides, packed[0].strides, strict=True))
     if packed and same:  # strides of dimensions of length 1 do not matter
         return Shape(type, lens, max(s.strides for s in packed))
     return Shape(type, lens)
+
+
+def _images(shapes: Sequence[Shape]) -> list[Shape]:
+    """Values with gaps, as packed images with channels last; none where one of them is no such image."""
+    rank = shapes[0].ndim if shapes else 0
+    order = (0, *range(2, rank), 1)
+    last = rank >= 3 and all(s.ndim == rank and s.permutation == order for s in shapes)
+    return [permuted(s.type, s.lens, order) for s in shapes] if last else []
 
 
 def native(array: np.ndarray) -> np.ndarray:
