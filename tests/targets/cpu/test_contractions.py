@@ -190,6 +190,21 @@ def test_convolutions(target: str = "cpu") -> None:
         ),
         Case("dense_block", dense_block, (shape(1, 8, 6, 6),)),
         Case("half", lambda b, x: conv(b, x, weight(6, 8, 3, 3, type=np.float16)), (shape(1, 8, 7, 8, type="half"),)),
+        Case(
+            "wide_dilation",
+            lambda b, x: b.relu(conv(b, x, weight(64, 300, 3, 3), True, padding=(6, 6), dilation=(6, 6))),
+            (shape(1, 300, 9, 13),),
+        ),
+        Case(
+            "frames",
+            lambda b, x: conv(b, x, weight(18, 20, 3, 3, 3), True, padding=(1, 1, 1)),
+            (shape(2, 20, 4, 9, 9),),
+        ),
+        Case(
+            "one_frame",
+            lambda b, x: b.relu(conv(b, x, weight(20, 16, 3, 3, 3), True, padding=(1, 1, 1))),
+            (shape(1, 16, 1, 14, 14),),
+        ),
         Case("3x3_deep", lambda b, x: conv(b, x, weight(64, 64, 3, 3), True, padding=(1, 1)), (shape(1, 64, 7, 14),)),
         Case("3x3_wide", lambda b, x: conv(b, x, weight(16, 16, 3, 3), padding=(1, 1)), (shape(1, 16, 15, 14),)),
     ]

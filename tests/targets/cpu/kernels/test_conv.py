@@ -78,6 +78,11 @@ CASES = [
     Case(1, 32, 64, (8, 8), (3, 3), before=1, after=1, groups=4),
     Case(2, 24, 120, (6, 5), (1, 1), groups=3),
     Case(1, 66, 66, (6, 5), (3, 3), before=1, after=1, groups=2, gap=1),
+    Case(1, 100, 40, (14, 15), (3, 3), dilation=12, before=12, after=12),
+    Case(2, 400, 36, (7, 9), (3, 3), dilation=6, before=6, after=6),
+    Case(1, 1000, 20, (5, 6), (3, 3), dilation=4, before=4, after=4),
+    Case(1, 40, 34, (3, 4), (2, 2), before=5, after=6),  # of some pixels every tap is outside
+    Case(1, 40, 70, (2, 6, 5), (3, 3, 3), before=1, after=1),
     Case(1, 900, 40, (4, 4), (1, 1)),
     Case(1, 1000, 20, (3, 3), (3, 3), before=1, after=1),
 ]

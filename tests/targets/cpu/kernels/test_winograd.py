@@ -58,6 +58,18 @@ CASES = [
 ]
 
 
+# n, frames, height, width, ic, oc, the kernel's frames, their stride, dilation, padding before and behind, gap
+FRAMES = [
+    (1, 8, 56, 56, 64, 64, 3, 1, 1, 1, 1, 0),
+    (2, 4, 14, 13, 37, 70, 3, 1, 1, 1, 1, 3),
+    (1, 2, 7, 9, 20, 33, 3, 1, 1, 1, 1, 0),
+    (2, 5, 6, 5, 16, 16, 2, 2, 1, 0, 1, 0),
+    (1, 7, 9, 4, 5, 20, 5, 2, 2, 3, 5, 1),
+    (1, 3, 5, 6, 18, 24, 1, 2, 1, 1, 0, 0),
+    (1, 2, 4, 4, 9, 17, 2, 1, 1, 4, 3, 0),  # some frames are made of padding alone
+]
+
+
 def transform_weights(w: np.ndarray, nr: int) -> np.ndarray:
     """(oc, ic, 3, 3) -> [36][panels][ic][nr]."""
     oc, ic = w.shape[:2]
@@ -69,6 +81,15 @@ def taps(w: np.ndarray, nr: int) -> np.ndarray:
     """(oc, ic, 3, 3) -> [ic / 64][panels][64][9][nr]; the last part of ic is as long as it is."""
     parts = (w[:, k : k + 64].reshape(len(w), -1, 9) for k in range(0, w.shape[1], 64))
     return aligned(np.concatenate([pack(part.transpose(2, 1, 0), nr).transpose(1, 2, 0, 3).ravel() for part in parts]))
+
+
+def check(got: np.ndarray, want: np.ndarray) -> None:
+    """What is not finite stands where it should; the rest is close to the largest output."""
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isposinf(got), np.isposinf(want))
+    np.testing.assert_array_equal(np.isneginf(got), np.isneginf(want))
+    finite = np.isfinite(want)
+    assert finite.any() and relative_error(got[finite], want[finite]) <= 5e-6
 
 
 PACKINGS = {"places": transform_weights, "taps": taps}
@@ -97,6 +118,33 @@ def test_winograd(isa: str, case: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
+@pytest.mark.parametrize("case", FRAMES, ids=str)
+def test_frames(isa: str, case: tuple[int, ...], special: bool) -> None:
+    """3-D kernels of k0 x 3 x 3; NaN and infinities reach the pixels that read them."""
+    n, frames, height, width, ic, oc, kernel, stride, dilation, before, behind, gap = case
+    lib, rng = compile_snippet(SOURCE, isa), np.random.default_rng(13)
+    x = rng.standard_normal((n, frames, height, width, ic)).astype(np.float32)
+    if special:
+        x = np.where(rng.random(x.shape) < 0.01 / ic, rng.choice(np.array([np.nan, np.inf], np.float32), x.shape), x)
+    w = rng.standard_normal((oc, ic, kernel, 3, 3)).astype(np.float32)
+    tx, tw = torch.from_numpy(np.moveaxis(x, -1, 1).astype(np.float64)), torch.from_numpy(w.astype(np.float64))
+    tx = torch.nn.functional.pad(tx, (1, 1, 1, 1, before, behind))
+    want = np.moveaxis(torch.conv3d(tx, tw, None, (stride, 1, 1), 0, (dilation, 1, 1)).numpy(), 1, -1)
+    wide = np.full((*x.shape[:-1], ic + gap), np.nan, np.float32)
+    wide[..., :ic] = x
+    spatial = [frames, height, width, *want.shape[1:4], kernel, 3, 3, stride, 1, 1, dilation, 1, 1, before, 1, 1]
+    numbers = [n, ic, oc, 1, ic + gap, *spatial]
+    packed = transform_weights(w.swapaxes(1, 2).reshape(oc, kernel * ic, 3, 3), lib.columns())
+    for threads in (1, 2, 3):
+        source, out = aligned(wide), Guarded(want.shape, np.float32)
+        sizes = (ctypes.c_int64 * len(numbers))(*numbers)
+        lib.run(sizes, pointer(source), pointer(packed), pointer(out.array), threads, False)
+        out.check()
+        check(out.array, want)
+
+
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("share", [0.01, 0.3])
 @pytest.mark.parametrize("kind", PACKINGS)
 def test_values_that_are_not_finite(isa: str, share: float, kind: str) -> None:
@@ -114,8 +162,4 @@ def test_values_that_are_not_finite(isa: str, share: float, kind: str) -> None:
     sizes, packed = (ctypes.c_int64 * len(numbers))(*numbers), PACKINGS[kind](w, lib.columns())
     lib.run(sizes, pointer(source), pointer(packed), pointer(out.array), 2, kind == "taps")
     out.check()
-    np.testing.assert_array_equal(np.isnan(out.array), np.isnan(want))
-    np.testing.assert_array_equal(np.isposinf(out.array), np.isposinf(want))
-    np.testing.assert_array_equal(np.isneginf(out.array), np.isneginf(want))
-    finite = np.isfinite(want)
-    assert finite.any() and relative_error(out.array[finite], want[finite]) <= 5e-6
+    check(out.array, want)

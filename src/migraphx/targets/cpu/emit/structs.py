@@ -80,14 +80,18 @@ class Conv(Params, header="conv.hpp"):
 
     @property
     def winograd_kernel(self) -> bool:
-        """Whether the kernel is 3x3, as winograd.hpp takes it."""
-        return self.kernel == (1, 3, 3)
+        """Whether the kernel is 3x3, of frames perhaps, as winograd.hpp takes it."""
+        return self.kernel[1:] == (3, 3)
 
     @property
     def fits_winograd(self) -> bool:
         """Whether winograd.hpp can take it, of floats."""
-        able = self.winograd_kernel and self.stride == self.dilation == (1, 1, 1) and self.groups == 1
-        return able and self.pad[0] == 0 and self.in_[0] == self.out[0]
+        return self.winograd_kernel and self.stride[1:] == self.dilation[1:] == (1, 1) and self.groups == 1
+
+    @property
+    def by_frames(self) -> bool:
+        """Whether each frame of the output is made of one of the input, of the same number."""
+        return self.kernel[0] == 1 and self.pad[0] == 0 and self.in_[0] == self.out[0]
 
     @property
     def winograd_tiles(self) -> int:
@@ -110,12 +114,13 @@ class Conv(Params, header="conv.hpp"):
         """
         many, pixels = self.ic >= TAPS_CHANNELS and self.oc >= TAPS_CHANNELS, self.n * prod(self.out)
         gains = not likely_less(9 * pixels, 48 * self.winograd_tiles + 100)  # multiply-adds a weight, and the transform
-        return self.fits_winograd and many and gains and likely_less(self.winograd_tiles, TAPS_TILES)
+        fits = self.fits_winograd and self.by_frames
+        return fits and many and gains and likely_less(self.winograd_tiles, TAPS_TILES)
 
     @property
     def fits_winograd_of_words(self) -> bool:
         """Whether winograd_words.hpp can take it; channels are counted in words."""
-        return self.fits_winograd and self.ic <= WINOGRAD_WORDS
+        return self.fits_winograd and self.by_frames and self.ic <= WINOGRAD_WORDS
 
     @property
     def suits_winograd_of_words(self) -> bool:

@@ -19,7 +19,8 @@
 //       packed = np.ascontiguousarray(t.transpose(0, 1, 4, 5, 6, 3, 2))
 //
 // ---- how it works -------------------------------------------------------------------------------
-// The engine reads every filter tap through one pointer an output pixel; a tap outside x points to zeros.
+// The engine reads every filter tap through one pointer an output pixel; a tap outside x points to zeros, and rows of taps
+// that do so for a whole tile are left out (dilations that are wide for the image, and its first and last lines).
 // Where ic is small (first layers) a whole row of taps, k2 * ic elements that lie together, is one segment;
 // at the left and right edge such a run is copied between zeros first. A 1x1 convolution without stride and
 // padding is a dot.
@@ -171,7 +172,7 @@ inline void conv(
     const int64_t panel = taps * icg * NR;
     const Engine<T, TA, TB> e{
         rows, c.oc / c.groups, c.groups, segs, kc, icg, pointers, from, w, NR, panel, finish<T, Epi>, &epi,
-        strips<T, TA, TB, Epi>(), fast, 0, 0, block, x};
+        strips<T, TA, TB, Epi>(), fast, 0, 0, block, x, pointwise || reads_runs(c) ? nullptr : source.zeros};
     run_engine(team, e, scratch);
 }
 

@@ -334,7 +334,21 @@ template <class T, class TA, class TB> struct Engine {
     int64_t row0 = 0, col0 = 0;  // of the first row and column, as the epilogue counts
     int64_t block = ROW_BLOCK;   // rows of A that are worked on together, at most ROW_BLOCK
     const void* operand = nullptr;  // where A lies, which tells it from others that a kernel reads; null: nobody may keep it
+    const TA* outside = nullptr;    // where pointers of taps that read zeros point; null: none do
 };
+
+// The segments that a tile of `rows` reads: before and behind them all its rows lie outside. One at least.
+template <class TA> inline Range segments_of(const TA* const* table, int64_t segs, int rows, const TA* outside) {
+    const auto dead = [&](int64_t s) {
+        for (int r = 0; r < rows; ++r)
+            if (table[s * rows + r] != outside) return false;
+        return true;
+    };
+    Range live{0, segs};
+    while (live.begin + 1 < segs && dead(live.begin)) ++live.begin;
+    while (live.end > live.begin + 1 && dead(live.end - 1)) --live.end;
+    return live;
+}
 
 // Rows x panels of the result that somebody computes.
 struct Grid {
@@ -390,6 +404,11 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
     const int64_t per_group = ceil_div(e.cols, NR);
     const Tiles all = tiles_of(rows.size(), per_group == 1 ? MR1<T> : MR<T>);
     e.pointers(e.source, rows.begin, all, table);
+    Range inside[ROW_BLOCK];
+    const bool skips = same_v<T, float> && e.outside && e.segs > 1;
+    for (int64_t t = 0, r0 = 0; skips && t < all.count; r0 += all.of(t), ++t)
+        inside[t] = segments_of(table + r0 * e.segs, e.segs, all.of(t), e.outside);
+    const auto read_by = [&](int64_t t) { return skips ? inside[t] : Range{0, e.segs}; };
     const bool few = panels_together<T>(rows.size(), 2) > NP<T>;  // which read a panel once, however deep it is
     const Passes plan = few ? Passes{1, 1, e.segs, e.kc} : passes(e.segs, e.kc);
     for (int64_t p = panels.begin, np, turn = 1; p < panels.end; p += np, ++turn) {
@@ -416,21 +435,24 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
             for (int64_t t = 0, r0 = 0, count; t < parts.count; r0 += count * parts.of(t), t += count) {
                 const int n = parts.of(t);
                 T* tile = out + (plan.count == 1 ? waiting : r0) * width;
-                const TA** taps = table + r0 * e.segs + seg * n;
+                const Range whole = read_by(t), read = common(whole, {seg, seg + segs});
+                const TA** taps = table + r0 * e.segs + read.begin * n;
                 const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
+                const bool more = k0 > 0 || read.begin > whole.begin;
                 // a group's pixels are a line each, far apart: no other prefetch finds them
-                const Micro<T, TA, TB> u{
-                    taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.of(t), e.groups > 1};
+                const Micro<T, TA, TB> u{taps, read.size(), from, kc, b + (read.begin - seg) * kc * e.step, e.step, e.panel, tile,
+                                         more, fetch.of(t), e.groups > 1};
                 count = 1;
                 if constexpr (same_v<T, float>) {
-                    const auto strip = last && cols == np * NR ? e.strips.run(np, n) : nullptr;
+                    const auto strip = last && cols == np * NR && read.size() > 0 ? e.strips.run(np, n) : nullptr;
                     if (strip) {
-                        count = (t < parts.longer ? parts.longer : parts.count) - t;
+                        const int64_t end = t < parts.longer ? parts.longer : parts.count;
+                        while (t + count < end && read_by(t + count) == whole) ++count;
                         strip({u, count, e.segs * n, fetch, t, e.epi, row, col0 + col});
                         continue;
                     }
                 }
-                run_micro<T, TA, TB>(n, int(vecs), u);
+                if (read.size() > 0) run_micro<T, TA, TB>(n, int(vecs), u);
                 if (!last) continue;
                 waiting += n;
                 if (waiting * width < FINISHED && t + 1 < parts.count) continue;

@@ -11,9 +11,16 @@ namespace mgx {
 struct Range {
     int64_t begin, end;
     int64_t size() const { return end - begin; }
+    bool operator==(const Range&) const = default;
 };
 
 inline constexpr int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// What lies in both; empty where nothing does.
+inline Range common(Range a, Range b) {
+    const int64_t begin = a.begin > b.begin ? a.begin : b.begin, end = least(a.end, b.end);
+    return {begin, end > begin ? end : begin};
+}
 
 // The part of 0 .. total that thread tid of `size` threads takes: begins at multiples of grain; shares differ
 // by at most one grain. Empty ranges are possible.

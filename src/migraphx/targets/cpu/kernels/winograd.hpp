@@ -1,27 +1,29 @@
-// Winograd F(4x4, 3x3) (Lavin and Gray, 2015): a 3x3 convolution of stride 1, a quarter of the products.
+// Winograd F(4x4, 3x3) (Lavin and Gray, 2015): a 3x3 convolution of stride 1, a quarter of the products; also of frames,
+// whose taps along the first axis are as many more channels.
 //
 // ---- what to call -------------------------------------------------------------------------------
 //   template <class Epi>
 //   void winograd(const Team&, const Conv&, const float* x, const float* packed_u, const Epi&, char*);
-//       As conv of conv.hpp, for float with kernel {1, 3, 3}, stride and dilation 1, pad[0] = 0, one group;
-//       any padding and size. scratch: winograd_scratch(c) bytes per thread, 64-byte aligned.
+//       As conv of conv.hpp, for float with kernel {k0, 3, 3}, one group, and stride and dilation 1 but of frames; any
+//       padding and size. scratch: winograd_scratch(c) bytes per thread, 64-byte aligned.
 //   template <class Epi>
 //   void winograd_of_taps(const Team&, const Conv&, const float* x, const float* packed_w, const Epi&, char*);
-//       The same of weights that are transformed on the way, a part of the channels at a time: for few tiles, where a
+//       The same of kernel {1, 3, 3} and as many frames as x has, and of weights that are transformed on the way, a part of
+//       the channels at a time: for few tiles, where a
 //       quarter of the bytes is worth more than the transform. scratch: winograd_of_taps_scratch(c) bytes.
 //   When each is expected to beat conv is said where that is decided: Conv.suits_winograd of emit/structs.py.
 //   A NaN or infinity in x reaches the outputs that read it and no others, as in conv: a tile that comes out
 //   with one is computed again, directly. Weights must be finite.
 //
 // ---- transformed weights ------------------------------------------------------------------------
-//   u[a, b] = G w G^T for every (output, input channel), 36 matrices, each packed as gemm.hpp packs B:
-//   packed[36][ceil(oc / NR)][ic][NR]. In NumPy, for w of shape (oc, ic, 3, 3), computed in float64:
+//   u[a, b] = G w G^T for every (output channel, frame, input channel), 36 matrices, each packed as gemm.hpp packs B:
+//   packed[36][ceil(oc / NR)][k0 * ic][NR]. In NumPy, for w of shape (oc, k0 * ic, 3, 3), computed in float64:
 //       p, q = 5 / 8, 3 / 2                      # the points are 0, p, -p, q, -q and infinity
 //       i, j = 2 * p**2 * (p**2 - q**2), 2 * q**2 * (q**2 - p**2)
 //       G = np.array([[1 / (p * q) ** 2, 0, 0], [1 / i, p / i, p**2 / i], [1 / i, -p / i, p**2 / i],
 //                     [1 / j, q / j, q**2 / j], [1 / j, -q / j, q**2 / j], [0, 0, 1]])
-//       u = np.einsum("ai,ocij,bj->abco", G, w, G).reshape(36, ic, oc).astype(np.float32)
-//       packed = each u[k] of shape (ic, oc) packed as B
+//       u = np.einsum("ai,ocij,bj->abco", G, w, G).reshape(36, k0 * ic, oc).astype(np.float32)
+//       packed = each u[k] of shape (k0 * ic, oc) packed as B
 //   winograd_of_taps: packed[ceil(ic / TAPS_DEPTH)][ceil(oc / NR)][TAPS_DEPTH][9][NR], the weights as they are; the last
 //   part of the channels is as long as it is.
 //   The other two matrices are in the code below: input_line is B^T, output_line is A^T. These points make an
@@ -31,22 +33,27 @@
 // ---- how it works -------------------------------------------------------------------------------
 // A thread takes some tiles of 4x4 output pixels (a block of them at a time, so that both intermediates stay
 // in L2) and some panels of output channels: it transforms the 6x6 input patches, does one dot for each of
-// the 36 places, and transforms back; the epilogue gets pixels.
+// the 36 places, and transforms back; the epilogue gets pixels. Frames that no tile of a block reads are left out.
 #pragma once
 
 #include "conv.hpp"
+#include "window.hpp"
 
 namespace mgx {
 
 inline constexpr int64_t round_lanes(int64_t n) { return ceil_div(n, LANES) * LANES; }
 
 inline constexpr int64_t winograd_tiles(const Conv& c) {
-    return c.n * c.in[0] * ceil_div(c.out[1], 4) * ceil_div(c.out[2], 4);
+    return c.n * c.out[0] * ceil_div(c.out[1], 4) * ceil_div(c.out[2], 4);
 }
+
+// The depth of the 36 dots, and of a tile's row of them, of which the last store may be as wide as a register.
+inline constexpr int64_t winograd_depth(const Conv& c) { return c.kernel[0] * c.ic; }
+inline constexpr int64_t winograd_row(const Conv& c) { return round_lanes(winograd_depth(c) - c.ic + round_lanes(c.ic)); }
 
 // Tiles a block: both intermediates within 1 MiB, but enough tiles to make the weights' way worth it.
 inline constexpr int64_t winograd_block(const Conv& c) {
-    const int64_t fit = (1 << 20) / (36 * 4 * (c.ic + c.oc)), most = fit < 16 ? 16 : fit;
+    const int64_t fit = (1 << 20) / (36 * 4 * (winograd_depth(c) + c.oc)), most = fit < 16 ? 16 : fit;
     return least(most, winograd_tiles(c));
 }
 
@@ -54,9 +61,9 @@ inline constexpr int64_t winograd_block(const Conv& c) {
 inline constexpr int64_t place_stride(int64_t tiles, int64_t width) { return tiles * width + 16; }
 
 inline constexpr int64_t winograd_scratch(const Conv& c) {
-    const int64_t block = winograd_block(c), ic = round_lanes(c.ic), oc = ceil_div(c.oc, NR) * NR;
-    const int64_t places = place_stride(block, ic) + place_stride(block, oc);
-    return round64(ic * 4) + 36 * 4 * places;
+    const int64_t block = winograd_block(c), oc = ceil_div(c.oc, NR) * NR;
+    const int64_t places = place_stride(block, winograd_row(c)) + place_stride(block, oc);
+    return round64(round_lanes(c.ic) * 4) + 36 * 4 * places;
 }
 
 // The points, exact in float, and their powers.
@@ -83,26 +90,35 @@ MGX_INLINE void output_line(const vec<float>* m, vec<float>* o) {
 }
 
 struct Patch {
-    int64_t n, y, x;  // image (with in[0] folded in), first output pixel
+    int64_t frame, y, x;  // of the output, with its image folded in; first pixel
 };
 inline Patch patch_of(const Conv& c, int64_t tile) {
     const int64_t wide = ceil_div(c.out[2], 4), high = ceil_div(c.out[1], 4), line = tile / wide;
     return {line / high, line % high * 4, tile % wide * 4};
 }
 
+// Which frames of x a frame of the output reads, as taps of the first axis.
+inline Window frames_of(const Conv& c, int64_t frame) {
+    return window(frame % c.out[0], c.stride[0], c.pad[0], c.dilation[0], c.kernel[0], c.in[0]);
+}
+// The frame of x that a tap reads, which is inside, with its image folded in.
+inline int64_t frame_at(const Conv& c, int64_t frame, const Window& w, int64_t tap) {
+    return frame / c.out[0] * c.in[0] + w.start + tap * c.dilation[0];
+}
+
 // What the lines of G have in common: they are 1 0 0, 1 p p^2, 1 -p p^2, 1 q q^2, 1 -q q^2, 0 0 1 times these.
 static constexpr float SCALES[6] = {1 / (P2 * Q2), 1 / (2 * P2 * (P2 - Q2)), 1 / (2 * P2 * (P2 - Q2)),
                                     1 / (2 * Q2 * (Q2 - P2)), 1 / (2 * Q2 * (Q2 - P2)), 1};
 
-// One 6x6 patch, channels `from` to `to`: place k goes to v + k * stride. SCALED: times what weights are not.
-template <bool SCALED> inline void transform_input(const Conv& c, const float* x, const float* zeros, const Patch& p, int64_t from, int64_t to,
-                            float* v, int64_t stride) {
+// One 6x6 patch of a frame of x, channels `from` to `to`: place k goes to v + k * stride. SCALED: times what weights are not.
+template <bool SCALED> inline void transform_input(const Conv& c, const float* x, int64_t frame, const float* zeros, const Patch& p,
+                            int64_t from, int64_t to, float* v, int64_t stride) {
     const float* at[36];
     for (int i = 0; i < 6; ++i)
         for (int j = 0; j < 6; ++j) {
             const int64_t y = p.y - c.pad[1] + i, z = p.x - c.pad[2] + j;
             const bool inside = uint64_t(y) < uint64_t(c.in[1]) && uint64_t(z) < uint64_t(c.in[2]);
-            at[6 * i + j] = inside ? x + ((p.n * c.in[1] + y) * c.in[2] + z) * c.pixel : zeros;
+            at[6 * i + j] = inside ? x + ((frame * c.in[1] + y) * c.in[2] + z) * c.pixel : zeros;
         }
     for (int64_t ch = from; ch < to; ch += LANES) {
         vec<float> t[36], line[6];
@@ -140,14 +156,41 @@ inline void transform_output(const float* m, int64_t stride, vec<float>* pixels)
 struct WinogradBlock {
     int64_t first, tiles;  // of the output
     Range panels;
-    float *v, *m;          // [36][tiles][ic], [36][panels in groups of `together`][tiles][columns of the group]
-    int64_t v_stride, m_stride, ic, together;
+    float *v, *m;          // [36][tiles][row], [36][panels in groups of `together`][tiles][columns of the group]
+    int64_t v_stride, m_stride, row, together;
+    Range depth;           // what is read of a row
 };
+
+// The frames, as taps, that some tile of a block reads; one at least.
+inline Range frames_read(const Conv& c, int64_t first, int64_t tiles) {
+    Range read{c.kernel[0] - 1, 1};
+    const int64_t end = patch_of(c, first + tiles - 1).frame;
+    for (int64_t frame = patch_of(c, first).frame; frame <= end; ++frame) {
+        const Window w = frames_of(c, frame);
+        if (w.count == 0) continue;
+        read.begin = least(read.begin, w.first);
+        if (read.end < w.first + w.count) read.end = w.first + w.count;
+    }
+    return read.begin < read.end ? read : Range{0, 1};
+}
+
+// The patch of a tile in all frames `taps`; those outside x are zeros.
+inline void transform_frames(const Conv& c, const float* x, const float* zeros, const Patch& p, Range taps, float* v, int64_t stride) {
+    const Window w = frames_of(c, p.frame);
+    for (int64_t k = taps.begin; k < taps.end; ++k) {
+        float* const to = v + k * c.ic;
+        if (k >= w.first && k < w.first + w.count)
+            transform_input<false>(c, x, frame_at(c, p.frame, w, k), zeros, p, 0, c.ic, to, stride);
+        else
+            for (int i = 0; i < 36; ++i) __builtin_memset(to + i * stride, 0, c.ic * sizeof(float));
+    }
+}
 
 // The 36 dots of a block.
 inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* u) {
-    const int64_t per_place = ceil_div(c.oc, NR), panel = c.ic * NR;
+    const int64_t per_place = ceil_div(c.oc, NR), panel = winograd_depth(c) * NR;
     const Tiles parts = tiles_of(w.tiles, MR<float>);
+    u += w.depth.begin * NR;
     for (int64_t k = 0; k < 36; ++k)
         for (int64_t p = w.panels.begin, np; p < w.panels.end; p += np) {
             np = least(NP<float>, w.panels.end - p);
@@ -156,13 +199,14 @@ inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* 
             const int64_t then = p + np < w.panels.end ? p + np : per_place + w.panels.begin;
             const float* next = u + (k * per_place + then) * panel;
             float* out = w.m + k * w.m_stride + (p - w.panels.begin) * NR * w.tiles;
-            const Ahead<float> fetch(b, next, np, c.ic, panel, parts.count);
+            const Ahead<float> fetch(b, next, np, w.depth.size(), panel, parts.count);
             for (int64_t t = 0, row = 0; t < parts.count; row += parts.of(t), ++t) {
                 const float* rows[MR<float>];
-                for (int r = 0; r < parts.of(t); ++r) rows[r] = w.v + k * w.v_stride + (row + r) * w.ic;
+                for (int r = 0; r < parts.of(t); ++r)
+                    rows[r] = w.v + k * w.v_stride + (row + r) * w.row + w.depth.begin;
                 float* tile = out + row * vecs * LANES;
                 const Micro<float, float, float> place{
-                    rows, 1, 0, c.ic, b, NR, panel, tile, false, fetch.of(t)};
+                    rows, 1, 0, w.depth.size(), b, NR, panel, tile, false, fetch.of(t)};
                 run_micro<float, float, float>(parts.of(t), int(vecs), place);
             }
         }
@@ -175,17 +219,19 @@ MGX_INLINE void weight_line(vec<float> zero, vec<float> p, vec<float> minus_p, v
     w[2] = last;
 }
 
-// LANES channels of one tile directly; weights_of(ch, w) gives the nine weights of an input channel.
+// LANES channels of one tile directly; weights_of(i, w) gives the nine weights of i = frame * ic + input channel.
 template <class Weights>
 MGX_NOINLINE void direct_tile(const Conv& c, const float* x, const Patch& p, const Weights& weights_of, vec<float>* pixels) {
     for (int i = 0; i < 16; ++i) pixels[i] = vec<float>{};
-    for (int64_t ch = 0; ch < c.ic; ++ch) {
+    const Window frames = frames_of(c, p.frame);
+    for (int64_t from = frames.first * c.ic, at = from; at < from + frames.count * c.ic; ++at) {
         vec<float> w[9];
-        weights_of(ch, w);
+        weights_of(at, w);
+        const int64_t frame = frame_at(c, p.frame, frames, at / c.ic), ch = at % c.ic;
         for (int i = 0; i < 36; ++i) {
             const int64_t y = p.y - c.pad[1] + i / 6, z = p.x - c.pad[2] + i % 6;
             if (uint64_t(y) >= uint64_t(c.in[1]) || uint64_t(z) >= uint64_t(c.in[2])) continue;
-            const float value = x[((p.n * c.in[1] + y) * c.in[2] + z) * c.pixel + ch];
+            const float value = x[((frame * c.in[1] + y) * c.in[2] + z) * c.pixel + ch];
             for (int k = 0; k < 9; ++k) {  // pixel (r, s) reads value by tap k
                 const int r = i / 6 - k / 3, s = i % 6 - k % 3;
                 if (r >= 0 && r < 4 && s >= 0 && s < 4) pixels[4 * r + s] += value * w[k];
@@ -246,7 +292,7 @@ void finish_tiles(const Conv& c, const WinogradBlock& w, const float* x, const W
     for (int64_t t = 0; t < w.tiles; ++t) {
         const Patch patch = patch_of(c, w.first + t);
         const int64_t high = least(4, c.out[1] - patch.y), wide = least(4, c.out[2] - patch.x);
-        const int64_t row = (patch.n * c.out[1] + patch.y) * c.out[2] + patch.x;
+        const int64_t row = (patch.frame * c.out[1] + patch.y) * c.out[2] + patch.x;
         for (int64_t p = w.panels.begin, np; p < w.panels.end; p += np) {
             np = least(w.together, w.panels.end - p);
             const int64_t vecs = ceil_div(least(np * NR, c.oc - p * NR), LANES);
@@ -271,23 +317,24 @@ void finish_tiles(const Conv& c, const WinogradBlock& w, const float* x, const W
 template <class Epi>
 inline void winograd(
     const Team& team, const Conv& c, const float* x, const float* u, const Epi& epi, char* scratch) {
-    const Grid grid = divide(team, winograd_tiles(c), ceil_div(c.oc, NR), c.ic);
-    const int64_t most = winograd_block(c), ic = round_lanes(c.ic), total = grid.rows.size();
+    const Grid grid = divide(team, winograd_tiles(c), ceil_div(c.oc, NR), winograd_depth(c));
+    const int64_t most = winograd_block(c), row = winograd_row(c), total = grid.rows.size();
     if (total == 0 || grid.panels.size() == 0) return;
     float* zeros = reinterpret_cast<float*>(scratch);
-    __builtin_memset(zeros, 0, round64(ic * 4));
-    float* v = reinterpret_cast<float*>(scratch + round64(ic * 4));
-    float* m = v + 36 * place_stride(most, ic);
+    __builtin_memset(zeros, 0, round64(round_lanes(c.ic) * 4));
+    float* v = reinterpret_cast<float*>(scratch + round64(round_lanes(c.ic) * 4));
+    float* m = v + 36 * place_stride(most, row);
     const Tiles blocks = tiles_of(total, most);
-    const int64_t panel = c.ic * NR, place = ceil_div(c.oc, NR) * panel;
+    const int64_t panel = winograd_depth(c) * NR, place = ceil_div(c.oc, NR) * panel;
     const auto weights_of = [&](int64_t col) { return OfPlaces{u + col / NR * panel + col % NR, place}; };
     for (int64_t i = 0, first = grid.rows.begin; i < blocks.count; first += blocks.of(i), ++i) {
         const int64_t tiles = blocks.of(i);
-        const int64_t v_stride = place_stride(tiles, ic);
+        const int64_t v_stride = place_stride(tiles, row);
         const int64_t m_stride = place_stride(tiles, grid.panels.size() * NR);
-        const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, ic, NP<float>};
+        const Range taps = frames_read(c, first, tiles), depth{taps.begin * c.ic, taps.end * c.ic};
+        const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, row, NP<float>, depth};
         for (int64_t t = 0; t < tiles; ++t)
-            transform_input<false>(c, x, zeros, patch_of(c, first + t), 0, c.ic, v + t * ic, v_stride);
+            transform_frames(c, x, zeros, patch_of(c, first + t), taps, v + t * row, v_stride);
         multiply_places(c, w, u);
         finish_tiles(c, w, x, weights_of, epi);
     }
@@ -380,12 +427,14 @@ inline void winograd_of_taps(
         const int64_t tiles = blocks.of(i), u_stride = place_stride(TAPS_DEPTH, NR);
         const int64_t v_stride = place_stride(tiles, TAPS_DEPTH);
         const int64_t m_stride = place_stride(tiles, grid.panels.size() * NR);
-        const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, TAPS_DEPTH, 1};
+        const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, TAPS_DEPTH, 1, {0, c.ic}};
         const Tiles parts = tiles_of(tiles, MR1<float>);
         for (int64_t ch = 0; ch < c.ic && !team.stopped(); ch += TAPS_DEPTH) {
             const int64_t depth = least(TAPS_DEPTH, c.ic - ch);
-            for (int64_t t = 0; t < tiles; ++t)
-                transform_input<true>(c, x, zeros, patch_of(c, first + t), ch, ch + depth, v + t * TAPS_DEPTH, v_stride);
+            for (int64_t t = 0; t < tiles; ++t) {
+                const Patch p = patch_of(c, first + t);
+                transform_input<true>(c, x, p.frame, zeros, p, ch, ch + depth, v + t * TAPS_DEPTH, v_stride);
+            }
             for (int64_t p = grid.panels.begin; p < grid.panels.end; ++p) {
                 const bool last = p + 1 == grid.panels.end;  // the weights behind these are on their way meanwhile
                 const int64_t then = last ? least(ch + TAPS_DEPTH, c.ic - 1) / TAPS_DEPTH * TAPS_DEPTH : ch;

@@ -28,14 +28,15 @@ WINOGRAD_G = _winograd_transform()
 
 
 def pack_winograd(w: np.ndarray, nr: int) -> np.ndarray:
-    """{OC, IC, 3, 3} -> {36, ceil(OC / NR), IC, NR}: G w G^T, each of its 36 places packed as a dot's weights."""
+    """{OC, IC, [K,] 3, 3} -> {36, ceil(OC / NR), K IC, NR}: G w G^T, each of its 36 places packed as a dot's weights."""
     oc, ic, *_ = w.shape
-    panels = -(-oc // nr)
-    padded = np.zeros((panels * nr, ic, 9), np.float32)
-    padded[:oc] = w.reshape(oc, ic, 9)
-    taps = padded.reshape(panels, nr, ic, 9).transpose(3, 0, 2, 1).reshape(9, -1)
+    frames = w.size // (oc * ic * 9)
+    panels, depth = -(-oc // nr), frames * ic
+    padded = np.zeros((panels * nr, depth, 9), np.float32)
+    padded[:oc] = w.reshape(oc, ic, frames, 9).swapaxes(1, 2).reshape(oc, depth, 9)
+    taps = padded.reshape(panels, nr, depth, 9).transpose(3, 0, 2, 1).reshape(9, -1)
     transform = np.kron(WINOGRAD_G, WINOGRAD_G).astype(np.float32)  # {36, 9}: both sides in one product
-    packed = zeros((36, panels, ic, nr), np.float32)
+    packed = zeros((36, panels, depth, nr), np.float32)
     np.matmul(transform, taps, out=packed.reshape(36, -1))
     return packed
 
