@@ -28,7 +28,7 @@ WINOGRAD_G = _winograd_transform()
 
 
 def pack_winograd(w: np.ndarray, nr: int) -> np.ndarray:
-    """{OC, IC, [K,] 3, 3} -> {36, ceil(OC / NR), K IC, NR}: G w G^T, each of its 36 places packed as a dot's weights."""
+    """{OC, IC, [K,] 3, 3} -> {36, ceil(OC / NR), K IC, NR}: G w G^T, each of 36 places packed as a dot's weights."""
     oc, ic, *_ = w.shape
     frames = w.size // (oc * ic * 9)
     panels, depth = -(-oc // nr), frames * ic
