@@ -191,6 +191,11 @@ def test_convolutions(target: str = "cpu") -> None:
         Case("dense_block", dense_block, (shape(1, 8, 6, 6),)),
         Case("half", lambda b, x: conv(b, x, weight(6, 8, 3, 3, type=np.float16)), (shape(1, 8, 7, 8, type="half"),)),
         Case(
+            "wide_and_deep",
+            lambda b, x: b.relu(conv(b, x, weight(64, 960, 3, 3), True, padding=(12, 12), dilation=(12, 12))),
+            (shape(1, 960, 14, 14),),
+        ),
+        Case(
             "wide_dilation",
             lambda b, x: b.relu(conv(b, x, weight(64, 300, 3, 3), True, padding=(6, 6), dilation=(6, 6))),
             (shape(1, 300, 9, 13),),
