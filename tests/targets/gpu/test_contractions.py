@@ -34,6 +34,7 @@ RNG = np.random.default_rng(3)
 SHARED = [
     on_cpu.test_dots,
     on_cpu.test_convolutions,
+    on_cpu.test_convolutions_beside_the_image,
     on_cpu.test_transposed_convolutions_finish_what_follows,
     on_cpu.test_weights_known_at_run_time,
     on_cpu.test_attention,
