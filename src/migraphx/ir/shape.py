@@ -251,7 +251,7 @@ def _images(shapes: Sequence[Shape]) -> list[Shape]:
     """Values with gaps, as packed images with channels last; none where one of them is no such image."""
     rank = shapes[0].ndim if shapes else 0
     order = (0, *range(2, rank), 1)
-    last = rank >= 3 and all(s.ndim == rank and s.permutation == order for s in shapes)
+    last = rank >= 3 and all(s.permutation == order for s in shapes)
     return [permuted(s.type, s.lens, order) for s in shapes] if last else []
 
 

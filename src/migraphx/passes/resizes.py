@@ -40,4 +40,4 @@ def resize_of_one(b: Builder, x: Instruction, root: Instruction) -> Answer:
     return b.multibroadcast(x, out_lens=root.shape.lens)
 
 
-RULES: list[Rule] = [layout_of_resize, resize_of_one]
+RESIZES: list[Rule] = [layout_of_resize, resize_of_one]

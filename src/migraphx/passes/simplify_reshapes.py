@@ -30,7 +30,7 @@ from migraphx.passes.products_of_views import (
     dot_of_transpose,
     softmax_of_merged,
 )
-from migraphx.passes.resizes import RULES as RESIZES
+from migraphx.passes.resizes import RESIZES
 from migraphx.passes.rewrite import Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
 

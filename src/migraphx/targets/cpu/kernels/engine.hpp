@@ -455,8 +455,8 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
                 if (read.size() > 0) run_micro<T, TA, TB>(n, int(vecs), u);
                 if (!last) continue;
                 waiting += n;
-                const bool alone = read.size() == 0;  // all of it is summed, and a strip may follow
-                if (waiting * width < FINISHED && t + 1 < parts.count && !alone) continue;
+                // a tile that this pass adds nothing to is finished at once: a strip may follow
+                if (read.size() > 0 && waiting * width < FINISHED && t + 1 < parts.count) continue;
                 const int above = waiting - n;
                 e.finish(e.epi, row - above, col0 + col, waiting, int(cols), int(width), tile - above * width);
                 waiting = 0;

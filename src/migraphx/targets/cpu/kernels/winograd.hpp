@@ -1,5 +1,5 @@
-// Winograd F(4x4, 3x3) (Lavin and Gray, 2015): a 3x3 convolution of stride 1, a quarter of the products; also of frames,
-// whose taps along the first axis are as many more channels.
+// Winograd F(4x4, 3x3) (Lavin and Gray, 2015): a 3x3 convolution of stride 1, a quarter of the products. Of three axes the
+// first one counts frames (of a video, of a volume), and its taps are as many more channels.
 //
 // ---- what to call -------------------------------------------------------------------------------
 //   template <class Epi>
@@ -9,8 +9,8 @@
 //   template <class Epi>
 //   void winograd_of_taps(const Team&, const Conv&, const float* x, const float* packed_w, const Epi&, char*);
 //       The same of kernel {1, 3, 3} and as many frames as x has, and of weights that are transformed on the way, a part of
-//       the channels at a time: for few tiles, where a
-//       quarter of the bytes is worth more than the transform. scratch: winograd_of_taps_scratch(c) bytes.
+//       the channels at a time: for few tiles, where a quarter of the bytes is worth more than the transform. scratch:
+//       winograd_of_taps_scratch(c) bytes.
 //   When each is expected to beat conv is said where that is decided: Conv.suits_winograd of emit/structs.py.
 //   A NaN or infinity in x reaches the outputs that read it and no others, as in conv: a tile that comes out
 //   with one is computed again, directly. Weights must be finite.
