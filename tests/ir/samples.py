@@ -54,6 +54,7 @@ INPUTS: dict[str, list[Shape]] = {
     "nonmaxsuppression": [
         Shape("float", (1, 5, 4)), Shape("float", (1, 2, 5)), Shape("int64", (1,)), Shape(), Shape(),
     ],
+    "embedding_bag": [Shape("float", (2, 5, 4)), Shape("int64", (2, 3, 2)), Shape("float", (2, 3, 2))],
     "roialign": [Shape("float", (2, 3, 4, 4)), Shape("float", (5, 4)), Shape("int64", (5,))],
     "det": [Shape("float", (2, 3, 3))],
     "lu_permutation": [Shape("int32", (2, 3))],

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from migraphx.ir.operation import ShapeError
 from migraphx.ir.shape import Shape
@@ -61,6 +62,15 @@ def test_gather_elements(axis, rng):
     want = torch.gather(tensor(x), axis, torch.from_numpy(i)).numpy()
     np.testing.assert_array_equal(apply("gather_elements", x, i, axis=axis), want)
     np.testing.assert_array_equal(apply("gather_elements", x, i - x.shape[axis], axis=axis), want)
+
+
+@pytest.mark.parametrize("type", FLOATS)
+def test_embedding_bag(type, rng):
+    x, i, w = random(rng, (2, 5, 6), type), indices(rng, 5, (2, 7, 3)), random(rng, (2, 7, 3), type)
+    tables, weights = tensor(x).double(), tensor(w).double()
+    bags = zip(torch.from_numpy(i % 5), tables, weights, strict=True)
+    want = [functional.embedding_bag(k, table, per_sample_weights=v, mode="sum") for k, table, v in bags]
+    assert_close(apply("embedding_bag", x, i, w), torch.stack(want).numpy(), scale=3)
 
 
 @pytest.mark.parametrize("type", [*FLOATS, "int32"])
@@ -140,6 +150,7 @@ X = np.zeros((3, 4), np.float32)
         ("gather", (X, np.array([0, -5])), {"axis": 1}),
         ("gathernd", (X, np.array([[0, 4]])), {}),
         ("gather_elements", (X, np.array([[0, 5]])), {"axis": 1}),
+        ("embedding_bag", (X[None], np.array([[[2, -4]]]), np.ones((1, 1, 2), np.float32)), {}),
         ("scatter_add", (X, np.array([[3]]), np.zeros((1, 1), np.float32)), {}),
         ("scatternd_none", (X, np.array([[-4]]), np.zeros((1, 4), np.float32)), {}),
     ],
@@ -162,6 +173,12 @@ F, I = "float", "int64"  # noqa: E741
         ("gathernd", [(F, (3, 4)), (I, (2, 1))], {"batch_dims": 1}),
         ("gathernd", [(F, (3, 4)), (I, (3,))], {"batch_dims": 1}),
         ("gather_elements", [(F, (3, 4)), (I, (4, 4))], {"axis": 1}),
+        ("embedding_bag", [(F, (3, 4)), (I, (3, 4)), (F, (3, 4))], {}),
+        ("embedding_bag", [(F, (2, 3, 4)), (F, (2, 5, 6)), (F, (2, 5, 6))], {}),
+        ("embedding_bag", [(F, (2, 3, 4)), (I, (2, 5, 6)), ("half", (2, 5, 6))], {}),
+        ("embedding_bag", [(I, (2, 3, 4)), (I, (2, 5, 6)), (I, (2, 5, 6))], {}),
+        ("embedding_bag", [(F, (2, 3, 4)), (I, (2, 5, 6)), (F, (2, 5, 1))], {}),
+        ("embedding_bag", [(F, (2, 3, 4)), (I, (1, 5, 6)), (F, (1, 5, 6))], {}),
         ("scatter_none", [(F, (3, 4)), (I, (3, 4)), ("half", (3, 4))], {}),
         ("scatter_none", [(F, (3, 4)), (I, (3, 4)), (F, (3, 3))], {}),
         ("scatter_none", [(F, (3, 4)), (I, (3,)), (F, (3,))], {}),

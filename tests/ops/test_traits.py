@@ -156,6 +156,10 @@ OPERANDS: dict[str, tuple[list[Shape], int]] = {
     "convolution": ([IMAGE, FILTERS], 4 * 4 * 4 * 4 * 9),
     "quant_convolution": ([IMAGE.with_type("int8"), FILTERS.with_type("int8")], 4 * 4 * 4 * 4 * 9),
     "convolution_backwards": ([IMAGE, FILTERS], 6 * 6 * 4 * 4 * 9),
+    "embedding_bag": (
+        [Shape("float", (2, 5, 7)), Shape("int64", (2, 3, 4)), Shape("float", (2, 3, 4))],
+        2 * 3 * 4 * 7,
+    ),
     "attention": ([Shape("float", (2, 4, 5, 8)), *[Shape("float", (2, 2, 7, 8))] * 2], 2 * 2 * 4 * 5 * 7 * 8),
 }
 """Inputs of every contraction, and the products that it sums, counted by hand."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.operation import Operation
+from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape
 from migraphx.ops.movement import axis_of, keep_layout
 
@@ -112,6 +112,35 @@ class GatherElements(Operation, name="gather_elements"):
     def compute(self, *args: np.ndarray) -> np.ndarray:
         data, indices = args
         return data[element_places(self, indices, data.shape, self.axis)]
+
+
+class EmbeddingBag(Operation, name="embedding_bag"):
+    """Sums of rows of data {batch, rows, columns}, times weights (aten::embedding_bag with per_sample_weights).
+
+    indices and weights are {batch, bags, rows of a bag}, the result is {batch, bags, columns}. Indices may be
+    negative: they count from the end.
+    """
+
+    arity = 3
+    can_fail = True
+
+    def infer(self, *inputs: Shape) -> Shape:
+        data, indices, weights = inputs
+        check_indices(self, inputs, indices)
+        self.require(data.ndim == indices.ndim == 3, inputs, "takes three dimensions")
+        self.require(data.type == weights.type and data.type in dtypes.FLOATS, inputs, "data and weights are no floats")
+        self.require(weights.lens == indices.lens, inputs, "needs a weight for each index")
+        self.require(data.lens[0] == indices.lens[0], inputs, "batch lens differ")
+        return Shape(data.type, (*indices.lens[:2], data.lens[2]))
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
+        return 2 * output.elements * inputs[1].lens[2]
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        data, indices, weights = args
+        batch = np.arange(len(data)).reshape(-1, 1, 1)
+        rows = dtypes.wide(data[batch, from_front(self, indices, data.shape[1])])
+        return (dtypes.wide(weights)[..., None] * rows).sum(2).astype(data.dtype)
 
 
 def element_places(op: Operation, indices: np.ndarray, lens: Sequence[int], axis: int) -> tuple[np.ndarray, ...]:

@@ -261,7 +261,8 @@ def gather(x: Inputs, b: Builder):
     data = x(3, 6, 4)
     rows, elements = b.gather(data, x(2, 2, type="int32"), axis=1), b.gather_elements(data, x(2, 5, 4, type="int64"))
     slices = b.gathernd(data, x(3, 6, 1, type="int64"), batch_dims=1)
-    return rows, elements, slices, b.onehot(x(3, 4, type="int64"), x(2), depth=5, axis=1)
+    bags = b.embedding_bag(data, x(3, 2, 5, type="int64"), x(3, 2, 5))
+    return rows, elements, slices, bags, b.onehot(x(3, 4, type="int64"), x(2), depth=5, axis=1)
 
 
 @golden

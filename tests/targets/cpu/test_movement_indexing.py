@@ -22,6 +22,12 @@ def nested_concats(b, x, y, z):
     return [b.exp(first), b.abs(second), second]
 
 
+def bags(b, x, i, w):
+    """As they lie, and transposed."""
+    turned = (b.transpose(v, permutation=(0, 2, 1)) for v in (i, w))
+    return [b.embedding_bag(x, i, w), b.embedding_bag(b.relu(x), *turned)]
+
+
 def test_movement(target: str = "cpu") -> None:
     cases = [
         Case("transpose", lambda b, x: b.transpose(x, permutation=(2, 0, 1)), (shape(3, 17, 20),)),
@@ -96,6 +102,14 @@ def test_indexing() -> None:
             (shape(4, 6), indices(3)),
         ),
         Case("gather_elements", lambda b, x, i: b.gather_elements(x, i, axis=1), (shape(3, 6), indices(2, 5))),
+        *(
+            Case(
+                f"bags_{type}_{width}",
+                bags,
+                (shape(2, 9, width, type=type), indices(2, 3, 5), shape(2, 3, 5, type=type)),
+            )
+            for type, width in (("float", 71), ("float", 3), ("half", 9), ("double", 16))
+        ),
         Case("argmax", lambda b, x: [b.argmax(x, axis=1), b.argmin(x, axis=0)], (shape(5, 30, 3),)),
         Case(
             "argmax_ties",

@@ -21,6 +21,12 @@ def channels_last(*lens: int, type: str = "float") -> Shape:
     return permuted(type, lens, (0, *range(2, len(lens)), 1))
 
 
+def repeated(*lens: int) -> tuple[Shape, ...]:
+    """Five dimensions none of which can be joined, for parts of them are repeated."""
+    plane, row = lens[2] * lens[4], lens[4]
+    return shape(*lens), Shape("float", lens, (0, 0, row, 0, 1)), Shape("float", lens, (plane, 0, row, 0, 1))
+
+
 def test_pointwise_layouts(target: str = "cpu") -> None:
     cases = [
         Case("same", lambda b, x, y: b.add(x, y), (shape(5, 37), shape(5, 37))),
@@ -29,6 +35,8 @@ def test_pointwise_layouts(target: str = "cpu") -> None:
         Case("one", lambda b, x: b.tanh(x), (shape(1, 1, 1),)),
         Case("row", lambda b, x, y: b.mul(*b.common(x, y)), (shape(7, 33), shape(33))),
         Case("column", lambda b, x, y: b.mul(*b.common(x, y)), (shape(7, 33), shape(7, 1))),
+        Case("short rows", lambda b, x, y, z: b.add(b.mul(x, y), z), repeated(5, 8, 4, 4, 2)),
+        Case("long rows", lambda b, x, y, z: b.add(b.mul(x, y), z), repeated(2, 3, 2, 1, 5001)),
         Case("outer", lambda b, x, y: b.sub(*b.common(x, y)), (shape(6, 1, 19), shape(1, 5, 19))),
         Case(
             "transposed", lambda b, x, y: b.add(b.transpose(x, permutation=(1, 0)), y), (shape(18, 23), shape(23, 18))

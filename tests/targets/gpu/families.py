@@ -102,6 +102,7 @@ FAMILIES: dict[str, Case] = {
     "few rows": (few_rows, (of("half", 1, 512), of("half", 8, 512))),
     "gather": (one("gather"), (of("half", 1000, 768), of("int64", 64))),
     "gather_elements": (one("gather_elements", axis=1), (of("float", 64, 50), of("int32", 64, 30))),
+    "bags": (one("embedding_bag"), (of("half", 8, 500, 32), of("int32", 8, 300, 4), of("half", 8, 300, 4))),
     "gathernd": (one("gathernd"), (of("float", 64, 50, 32), of("int64", 40, 2))),
     "argmax": (one("argmax", axis=1), (of("half", 8, 50257),)),
     "argmin of doubles": (one("argmin", axis=0, select_last_index=True), (of("double", 70, 64),)),

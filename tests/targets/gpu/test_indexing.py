@@ -46,6 +46,19 @@ def test_gather_elements_and_nd():
     check(made, {"x0": x, "x1": indices((4, 3, 1), 5, "int32")})
 
 
+@pytest.mark.parametrize(("type", "width"), [("half", 33), ("float", 3), ("double", 300)])
+def test_embedding_bag(type, width):
+    x, i, w = random(type, (2, 9, width)), indices((2, 40, 5), 9), random(type, (2, 40, 5), 2)
+    made = built(lambda b, *given: b.embedding_bag(*given), *map(Shape.of, (x, i, w)))
+    check(made, {"x0": x, "x1": i, "x2": w})
+    turned = [np.ascontiguousarray(v.swapaxes(1, 2)) for v in (i, w)]
+    made = built(
+        lambda b, x, i, w: b.embedding_bag(x, *(b.transpose(v, permutation=(0, 2, 1)) for v in (i, w))),
+        *map(Shape.of, (x, *turned)),
+    )
+    check(made, {"x0": x, "x1": turned[0], "x2": turned[1]})
+
+
 @pytest.mark.parametrize("op", ["gather", "gather_elements", "gathernd", "scatter_none", "scatternd_add"])
 def test_indices_out_of_range_are_reported(op):
     lens = (3, 2) if "elements" in op or op == "scatter_none" else (3, 1)

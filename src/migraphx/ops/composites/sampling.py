@@ -1,21 +1,26 @@
-"""Sampling an image at given positions, written in primitive operators."""
+"""Sampling an image at given positions, written in primitive operators.
+
+All that is computed of the positions has them innermost, {taps, N, positions}: kernels compute on whole vectors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from functools import reduce
-from itertools import product
 
 import numpy as np
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder, composite
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import standard_strides
+from migraphx.ir.size import bounds_of
 
 Value = Instruction
-Tap = tuple[Value, Value | None]
-Taps = list[Tap]
 CUBIC_A = -0.75
+FAR = (CUBIC_A, -5 * CUBIC_A, 8 * CUBIC_A, -4 * CUBIC_A)  # Keys, 1981
+NEAR = (CUBIC_A + 2, -CUBIC_A - 3, 0.0, 1.0)
 
 
 def at(b: Builder, x: Value, word: str, number: float) -> Value:
@@ -33,39 +38,32 @@ def reflected(b: Builder, v: Value, low: float, high: float) -> Value:
     return at(b, inside, "add", low)
 
 
-def taps(b: Builder, v: Value, mode: str) -> Taps:
-    """Whole positions near v and their weights; None: 1."""
+def column(b: Builder, numbers: Sequence[float], like: Value) -> Value:
+    """One number for each tap of `like`."""
+    values = np.array(numbers, dtypes.to_numpy(like.shape.type)).reshape(-1, 1, 1)
+    return b.broadcast_to(b.literal(values), like.shape.lens)
+
+
+def taps(b: Builder, v: Value, mode: str) -> tuple[Value, Value | None]:
+    """Whole positions {taps, N, positions} near v {N, positions}, and their weights; None: 1."""
     if mode == "nearest":
-        return [(b.nearbyint(v), None)]
-    low = b.floor(v)
-    t = b.sub(v, low)
-    rest = b.sub(b.full(1, t), t)
+        return b.unsqueeze(b.nearbyint(v), axes=(0,)), None
+    lens = (2 if mode == "linear" else 4, *v.shape.lens)
+    low, within = (b.broadcast_to(b.unsqueeze(x, axes=(0,)), lens) for x in (b.floor(v), b.sub(v, b.floor(v))))
     if mode == "linear":
-        return [(low, rest), (at(b, low, "add", 1), t)]
-
-    def polynomial(d: Value, *factors: float) -> Value:
-        made = b.full(factors[0], d)
-        for factor in factors[1:]:
-            made = at(b, b.mul(made, d), "add", factor)
-        return made
-
-    a = CUBIC_A
-    far, near = (a, -5 * a, 8 * a, -4 * a), (a + 2, -a - 3, 0.0, 1.0)  # Keys, 1981
-    weights = [
-        polynomial(at(b, t, "add", 1), *far),
-        polynomial(t, *near),
-        polynomial(rest, *near),
-        polynomial(at(b, rest, "add", 1), *far),
-    ]
-    return [(at(b, low, "add", k - 1), w) for k, w in enumerate(weights)]
+        weight = b.add(column(b, (1, 0), within), b.mul(column(b, (-1, 1), within), within))
+        return b.add(low, column(b, (0, 1), low)), weight
+    away = b.add(column(b, (1, 0, 1, 2), within), b.mul(column(b, (1, 1, -1, -1), within), within))
+    first, *others = (column(b, numbers, away) for numbers in zip(FAR, NEAR, NEAR, FAR, strict=True))
+    weight = reduce(lambda made, number: b.add(b.mul(made, away), number), others, first)
+    return b.add(low, column(b, (-1, 0, 1, 2), low)), weight
 
 
-def padder(b: Builder, mode: str, n: int, align: bool) -> Callable[[Value], Value]:
-    """What brings a place on a dimension of length n inside it."""
-    low, high = (0.0, n - 1.0) if align else (-0.5, n - 0.5)
+def inside(b: Builder, v: Value, n: int, mode: str, align: bool) -> Value:
+    """Places on a dimension of length n, brought inside it as `padding_mode` says."""
     if mode == "reflection":
-        return lambda v: reflected(b, v, low, high)
-    return lambda v: b.clamp(v, 0.0, n - 1.0)
+        v = reflected(b, v, *((0.0, n - 1.0) if align else (-0.5, n - 0.5)))
+    return b.clamp(v, 0.0, n - 1.0)
 
 
 @composite
@@ -82,45 +80,61 @@ def grid_sample(
     lens, rank = x.shape.lens[2:], x.shape.ndim - 2
     if mode == "cubic" and rank != 2:
         raise ValueError("grid_sample: cubic takes images of two dimensions")
-    last = grid.shape.ndim - 1
-    columns: list[Taps] = []
+    positions: list[Value] = []
     for d, n in enumerate(lens):
-        v = b.slice(grid, axes=(last,), starts=(rank - 1 - d,), ends=(rank - d,))
+        v = b.slice(grid, axes=(rank + 1,), starts=(rank - 1 - d,), ends=(rank - d,))
         v = b.reshape(v, dims=(grid.shape.lens[0], -1))
         scaled = at(b, at(b, v, "add", 1), "mul", (n - 1) / 2 if align_corners else n / 2)
-        position = scaled if align_corners else at(b, scaled, "sub", 0.5)
-        if padding_mode != "zeros" and mode != "cubic":
-            position = padder(b, padding_mode, n, bool(align_corners))(position)
-        columns.append(taps(b, position, mode))
-    total = None
-    for corner in product(*columns):
-        part = picked(b, x, corner, padding_mode, bool(align_corners))
-        total = part if total is None else b.add(total, part)
-    assert total is not None
-    return b.reshape(total, dims=(*x.shape.lens[:2], *grid.shape.lens[1:-1]))
+        v = scaled if align_corners else at(b, scaled, "sub", 0.5)
+        outside = padding_mode == "zeros" or mode == "cubic"
+        positions.append(v if outside else inside(b, v, n, padding_mode, align_corners))
+    made = sampled(b, x, positions, mode, padding_mode, align_corners)
+    made = b.reshape(made, dims=(x.shape.lens[0], *grid.shape.lens[1:-1], x.shape.lens[1]))
+    return b.transpose(made, permutation=(0, rank + 1, *range(1, rank + 1)))
 
 
-def picked(b: Builder, x: Value, corner: Sequence[Tap], padding_mode: str, align: bool) -> Value:
-    """x {N, C, ...} at one whole position a dimension, {N, C, positions}, times the weights."""
-    n, c, *lens = x.shape.lens
-    steps = standard_strides(lens)
+def sampled(
+    b: Builder, x: Value, positions: Sequence[Value], mode: str, padding_mode: str, align: bool = False
+) -> Value:
+    """The pixels of x {N, C, spatial...} at positions {N, P} for each dimension, in pixels: {N, P, C}.
+
+    mode: `nearest`, `linear` or `cubic`; padding_mode says what is outside, where an element may lie, too: `zeros`,
+    `border` or `reflection`, with `align` at the centres of the outer pixels. ValueError for integers between pixels.
+    """
+    if mode != "nearest" and x.shape.type not in dtypes.FLOATS:
+        raise ValueError(f"{mode} sampling takes floats, not {x.shape.type}")
+    lens, rank = x.shape.lens[2:], len(positions)
+    whole = "int32" if math.prod(bounds_of(n)[1] for n in lens) < 2**31 else "int64"
     rows: list[Value] = []
     factors: list[Value] = []
-    for (position, weight), length, step in zip(corner, lens, steps, strict=True):
+    for d, (v, n, step) in enumerate(zip(positions, lens, standard_strides(lens), strict=True)):
+        places, weight = taps(b, v, mode)
         if padding_mode == "zeros":
-            inside = b.logical_and(
-                at(b, position, "greater_or_equal", 0.0), at(b, position, "less_or_equal", length - 1.0)
-            )
-            factors.append(b.cast(inside, x.shape.type))
-        elif padding_mode == "reflection":
-            position = padder(b, padding_mode, length, align)(position)
-        whole = b.cast(b.clamp(position, 0.0, length - 1.0), "int64")
-        rows.append(at(b, whole, "mul", step))
-        factors += [] if weight is None else [b.cast(weight, x.shape.type)]
-    index = reduce(b.add, rows)
-    wide = b.broadcast_to(b.unsqueeze(index, axes=(1,)), (n, c, index.shape.lens[1]))
-    values = b.gather_elements(b.reshape(x, dims=(n, c, int(np.prod(lens)))), wide, axis=2)
-    if not factors:
-        return values
-    factor = b.unsqueeze(reduce(b.mul, factors), axes=(1,))
-    return b.mul(values, b.broadcast_to(factor, values.shape.lens))
+            known = b.logical_and(at(b, places, "greater_or_equal", 0.0), at(b, places, "less_or_equal", n - 1.0))
+            factors.append(along(b, b.cast(known, x.shape.type), d, rank))
+        factors += [] if weight is None else [along(b, b.cast(weight, x.shape.type), d, rank)]
+        row = b.cast(inside(b, places, n, padding_mode, align), whole)
+        rows.append(along(b, at(b, row, "mul", step), d, rank))
+    return weighted(b, x, combined(b, rows, "add"), combined(b, factors, "mul") if factors else None)
+
+
+def along(b: Builder, v: Value, axis: int, rank: int) -> Value:
+    """{taps, N, positions} with taps along the one of `rank` axes."""
+    return b.unsqueeze(v, axes=tuple(d for d in range(rank) if d != axis))
+
+
+def combined(b: Builder, parts: Sequence[Value], word: str) -> Value:
+    """{N, positions, taps} of what each dimension has {taps of dimensions..., N, positions}."""
+    lens = (*(max(lens) for lens in zip(*(p.shape.lens[:-2] for p in parts), strict=True)), *parts[0].shape.lens[-2:])
+    every = reduce(getattr(b, word), (b.broadcast_to(part, lens) for part in parts))
+    return b.transpose(b.reshape(every, dims=(-1, *lens[-2:])), permutation=(1, 2, 0))
+
+
+def weighted(b: Builder, x: Value, index: Value, weight: Value | None) -> Value:
+    """The pixels of x {N, C, spatial...} at index {N, positions, taps}, {N, positions, C}; None: of one tap each."""
+    channels, rank = x.shape.lens[1], x.shape.ndim
+    pixels = b.reshape(b.transpose(x, permutation=(0, *range(2, rank), 1)), dims=(x.shape.lens[0], -1, channels))
+    if weight is not None and x.shape.type in dtypes.FLOATS:
+        return b.embedding_bag(pixels, index, weight)
+    picked = b.gathernd(pixels, index, batch_dims=1)
+    return picked if weight is None else b.mul(picked, b.broadcast_to(weight, picked.shape.lens))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
-from itertools import product
 
 import numpy as np
 
@@ -17,7 +15,7 @@ from migraphx.onnx.converters.standard.movement import padded
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 from migraphx.ops.composites.products import bound
-from migraphx.ops.composites.sampling import picked, taps
+from migraphx.ops.composites.sampling import sampled
 
 Value = Instruction
 Lens = Sequence[int]
@@ -137,13 +135,13 @@ def deform_conv(
     if offset.shape.lens[1] != offset_group * count * rank or c % offset_group:
         raise OnnxError(f"offset must have {offset_group} * {count * rank} channels, has {offset.shape.lens[1]}")
     moves = b.reshape(offset, dims=(n * offset_group, count, rank, size))
-    columns = []
+    positions: list[Value] = []
     for d, base in enumerate(tap_positions(out, geometry, geometry.before)):
         move = b.reshape(b.slice(moves, axes=(2,), starts=(d,), ends=(d + 1,)), dims=(n * offset_group, count, size))
         at = b.add(move, b.broadcast_to(b.literal(base, x.shape.type), move.shape.lens))
-        columns.append(taps(b, b.reshape(at, dims=(n * offset_group, -1)), "linear"))
+        positions.append(b.reshape(at, dims=(n * offset_group, -1)))
     parts = b.reshape(x, dims=(n * offset_group, c // offset_group, *lens))
-    values = reduce(b.add, (picked(b, parts, corner, "zeros", True) for corner in product(*columns)))
+    values = b.transpose(sampled(b, parts, positions, "linear", "zeros"), permutation=(0, 2, 1))
     if mask is not None:
         factor = b.reshape(mask, dims=(n * offset_group, 1, count * size))
         values = b.mul(values, b.broadcast_to(factor, values.shape.lens))

@@ -318,6 +318,21 @@ class Gather(Params, header="indexing.hpp"):
     check: int
 
 
+class EmbeddingBag(Params, header="indexing.hpp"):
+    batches: int
+    bags: int
+    taps: int
+    width: int
+    length: int
+    check: int
+    index_batch: int
+    index_bag: int
+    index_tap: int
+    weight_batch: int
+    weight_bag: int
+    weight_tap: int
+
+
 class GatherNd(Params, header="indexing.hpp"):
     batches: int
     tuples: int

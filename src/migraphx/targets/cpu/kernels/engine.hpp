@@ -214,7 +214,7 @@ using Finish = void (*)(
 template <class T, class Epi>
 void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile) {
     const Epi e = *static_cast<const Epi*>(epi);  // a copy, which stores cannot change
-    constexpr bool masks = has_masked_v<vec<uint8_t>>, is_short = requires { Epi::in_registers; };
+    constexpr bool masks = has_masked_store_v<vec<uint8_t>>, is_short = requires { Epi::in_registers; };
     for (int r = 0; r < rows; ++r, tile += width) {
         int j = 0;
         if constexpr (masks && !is_short) {  // long code, once

@@ -45,6 +45,36 @@ template <class T, class I> void gather_elements(const Team& t, const Gather& g,
     }
 }
 
+// out[b][n][..] = the sum over k of weights[b][n][k] * data[b][indices[b][n][k]][..]: `bags` a batch, of `taps` rows of
+// `width`. data, of `length` rows a batch, and out are row-major, the others lie at any strides.
+struct EmbeddingBag {
+    int64_t batches, bags, taps, width, length, check;
+    int64_t index_batch, index_bag, index_tap, weight_batch, weight_bag, weight_tap;
+};
+template <class T, class I>
+void embedding_bag(const Team& t, const EmbeddingBag& p, const T* data, const I* indices, const T* weights, T* out, int64_t* status) {
+    const Range mine = t.share(p.batches * p.bags);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        const int64_t batch = u / p.bags, bag = u % p.bags;
+        const T* table = data + batch * p.length * p.width;
+        const I* index = indices + batch * p.index_batch + bag * p.index_bag;
+        const T* weight = weights + batch * p.weight_batch + bag * p.weight_bag;
+        const auto sum = [&](auto vectors, int64_t col, auto n) {
+            vec<compute_t<T>> acc[vectors]{};
+            for (int64_t k = 0; k < p.taps; ++k) {
+                const int64_t at = checked(int64_t(index[k * p.index_tap]), p.length, status, p.check);
+                const compute_t<T> w = scalar_of(weight[k * p.weight_tap]);
+                for (int v = 0; v < vectors; ++v) acc[v] += fetch(table + at * p.width + col + v * LANES, n) * w;
+            }
+            for (int v = 0; v < vectors; ++v) put(out + u * p.width + col + v * LANES, acc[v], n);
+        };
+        int64_t col = 0;
+        for (; col + 4 * LANES <= p.width; col += 4 * LANES) sum(Int<4>{}, col, Full{});
+        for (; col + LANES <= p.width; col += LANES) sum(Int<1>{}, col, Full{});
+        if (col < p.width) sum(Int<1>{}, col, int(p.width - col));
+    }
+}
+
 // The index of the largest (or smallest) along the middle of [outer][length][inner]; NaN wins. LAST: of equals, and
 // of several NaN, the last.
 template <bool LARGEST, bool LAST, class T, class I>

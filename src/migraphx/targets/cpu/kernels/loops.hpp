@@ -44,17 +44,39 @@ inline int64_t product(const int64_t* lens, int n) {
     return p;
 }
 
+// A position in the loops before the last one, and where it is in every view. The next one is found by additions: rows may
+// be so short that the divisions of `locate` would be most of their time.
+template <int RANK, int VIEWS> struct Cursor {
+    int64_t at[RANK], offset[VIEWS];
+    MGX_INLINE Cursor(const int64_t* a, int64_t index) {
+        locate<RANK, VIEWS>(a, RANK - 1, index, offset);
+        for (int d = RANK - 2; d >= 0; --d) at[d] = index % a[d], index /= a[d];
+    }
+    MGX_INLINE void next(const int64_t* a) {
+        for (int d = RANK - 2; d >= 0; --d) {
+            const bool last = ++at[d] == a[d];
+            const int64_t steps = last ? 1 - a[d] : 1;
+            for (int v = 0; v < VIEWS; ++v) offset[v] += steps * a[RANK * (1 + v) + d];
+            if (!last) return;
+            at[d] = 0;
+        }
+    }
+};
+
 // Run body(offset, begin, end) over the whole nest: `offset` places the views, begin .. end is a run of the last
 // loop. Rows are split over the team; long rows in pieces, so that few rows occupy every thread.
 template <int RANK, int VIEWS, class Body> MGX_INLINE void for_rows(const Team& t, const int64_t* a, int64_t grain, const Body& body) {
     const int64_t rows = product(a, RANK - 1), length = a[RANK - 1];
     const int64_t pieces = (length + grain - 1) / grain;
     const Range mine = t.share(rows * pieces);
-    int64_t offset[VIEWS];
+    if (mine.begin >= mine.end) return;
+    Cursor<RANK, VIEWS> row(a, mine.begin / pieces);
+    int64_t begin = mine.begin % pieces * grain;
     for (int64_t u = mine.begin; u < mine.end; ++u) {
-        locate<RANK, VIEWS>(a, RANK - 1, u / pieces, offset);
-        const int64_t begin = u % pieces * grain, end = begin + grain;
-        body(offset, begin, end < length ? end : length);
+        const int64_t end = begin + grain < length ? begin + grain : length;
+        body(static_cast<const int64_t*>(row.offset), begin, end);
+        begin = end;
+        if (end == length) row.next(a), begin = 0;
     }
 }
 

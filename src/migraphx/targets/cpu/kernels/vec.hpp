@@ -275,13 +275,19 @@ template <class V, class M> MGX_INLINE V shuffle(V a, V b, M m) {
 
 // One masked move of V; only the first n lanes of p are touched. Inline assembly, because the header of the
 // intrinsics costs more compile time than a whole model's code.
-template <class V> inline constexpr bool has_masked_v =
+template <class V> inline constexpr bool has_masked_load_v =
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     sizeof(V) == 16 || sizeof(V) == 32 || sizeof(V) == 64;
 #elif defined(__AVX__)
     (sizeof(V) == 16 || sizeof(V) == 32) && sizeof(lane_t<V>) >= 4;
 #else
     false;
+#endif
+template <class V> inline constexpr bool has_masked_store_v =
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    has_masked_load_v<V>;
+#else
+    false;  // AVX has them: a Zen 3 takes 40 ns for each
 #endif
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
@@ -328,22 +334,13 @@ template <class V, class T> MGX_INLINE V masked_load(const T* p, int n, V fill) 
         asm("vmaskmovpd %1, %2, %0" : "=x"(v) : "m"(m), "x"(k));
     return select(k, v, fill);
 }
-template <class V, class T> MGX_INLINE void masked_store(T* p, V v, int n) {
-    auto k = mask_n<V>(n);
-    auto& m = *reinterpret_cast<typename vec_of<lane_t<V>, lanes_v<V>>::unaligned*>(p);
-    if constexpr (sizeof(lane_t<V>) == 4)
-        asm("vmaskmovps %1, %2, %0" : "+m"(m) : "x"(v), "x"(k));
-    else
-        asm("vmaskmovpd %1, %2, %0" : "+m"(m) : "x"(v), "x"(k));
-}
 #else
 template <class V, class T> V masked_load(const T* p, int n, V fill);
-template <class V, class T> void masked_store(T* p, V v, int n);
 #endif
 
 template <int N = LANES, class T> MGX_INLINE vec<T, N> load_n(const T* p, int n, T fill = T{}) {
     vec<T, N> v = splat<T, N>(fill);
-    if constexpr (has_masked_v<vec<T, N>>) {
+    if constexpr (has_masked_load_v<vec<T, N>>) {
         return masked_load(p, n, v);
     } else if constexpr (sizeof(v) > LANES * sizeof(float)) {  // wider than a register: two halves
         constexpr int H = N / 2;
@@ -358,17 +355,17 @@ template <int N = LANES, class T> MGX_INLINE vec<T, N> load_n(const T* p, int n,
 
 template <class T, class V> MGX_INLINE void store_n(T* p, V v, int n) {
     static_assert(same_v<lane_t<V>, typename lane_of<T>::type>, "store_n converts nothing");
-    if constexpr (has_masked_v<V>) {
+    if constexpr (has_masked_store_v<V>) {
         masked_store(p, v, n);
-    } else if constexpr (sizeof(v) > LANES * sizeof(float)) {
+    } else if constexpr (lanes_v<V> == 1) {
+        if (n > 0) store(p, v);
+    } else {
         constexpr int H = lanes_v<V> / 2;
         const auto parts = halves(v);
-        store_n(p, parts.low, n < H ? n : H);
-        store_n(p + H, parts.high, n > H ? n - H : 0);
-    } else {
-        auto* lanes = reinterpret_cast<typename vec_of<T, 1>::unaligned*>(p);
-        for (int i = 0; i < lanes_v<V>; ++i)
-            if (i < n) lanes[i][0] = v[i];
+        if (n >= 2 * H) return store(p, v);
+        const bool low = n & H;
+        if (low) store(p, parts.low);
+        store_n(low ? p + H : p, low ? parts.high : parts.low, n & (H - 1));
     }
 }
 

@@ -8,7 +8,7 @@ from migraphx.targets.common.lowering import LoweringContext, described
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.indexing import around, simple_call
 from migraphx.targets.cpu.emit.params import Numbers
-from migraphx.targets.cpu.emit.structs import ArgExtreme, Gather, Scan, TopK
+from migraphx.targets.cpu.emit.structs import ArgExtreme, EmbeddingBag, Gather, Scan, TopK
 from migraphx.targets.cpu.lower.picked import is_picked, stand_in
 from migraphx.targets.cpu.lower.registry import CPU
 
@@ -35,6 +35,22 @@ def gather(ctx: LoweringContext, ins: Instruction) -> None:
         fill = Gather(outer, length, inner, count, ctx.check(message)).cpp(numbers)
         head, writes = f"{ins.name}(t, {fill}, p0, p1, p2, p3);", (out, ctx.status)
         ctx.call(simple_call(head, (data, indices), writes, numbers, ins.name, ins.origin, gathers=True))
+
+    ctx.row_major(ins, write)
+
+
+@CPU.of("embedding_bag")
+def embedding_bag(ctx: LoweringContext, ins: Instruction) -> None:
+    data, indices, weights = ctx.reads(ins)
+    data = ctx.standard(data, ins.origin)
+    length, width = data.lens[1:]
+    check = ctx.check(f"{described(ins)}: an index is out of range for a length of {length}")
+
+    def write(out: View) -> None:
+        numbers = Numbers()
+        fill = EmbeddingBag(*indices.lens, width, length, check, *indices.strides, *weights.strides).cpp(numbers)
+        head, reads = f"embedding_bag(t, {fill}, p0, p1, p2, p3, p4);", (data, indices, weights)
+        ctx.call(simple_call(head, reads, (out, ctx.status), numbers, ins.name, ins.origin))
 
     ctx.row_major(ins, write)
 

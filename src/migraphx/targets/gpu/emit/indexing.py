@@ -60,6 +60,21 @@ def gather_elements_call(
     )  # fmt: skip
 
 
+def embedding_bag_call(
+    data: View, indices: View, weights: View, write: View, status: View, check: int, origin: str
+) -> GpuCall:
+    """Sums of rows of data {batch, rows, columns} times weights; it and the result are row-major."""
+    batches, bags, taps = indices.lens
+    total, (_, length, width) = batches * bags, data.lens
+    height, across = rows_tile(total, width, data.itemsize)
+    strides = (*indices.strides, *weights.strides)
+    return call_of(
+        "embedding_bag", (data, indices, weights), (write, status), (total, bags, taps, width, length, check, *strides),
+        {"TYPE": data.type, "ROWS": height, "COLS": across}, blocks(total, height) * blocks(width, across),
+        "embedding_bag", origin,
+    )  # fmt: skip
+
+
 def gather_nd_call(
     data: View, indices: View, write: View, status: View, batch: int, check: int, origin: str
 ) -> GpuCall:

@@ -51,6 +51,30 @@ def gather_elements(data, indices, out, status, total, count, length, inner, che
 
 
 @triton.jit
+def embedding_bag(
+    data, indices, weights, out, status, total, bags, taps, width, length, check,
+    index_batch, index_bag, index_tap, weight_batch, weight_bag, weight_tap,
+    TYPE: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """out[b][n][..] = the sum over k of weights[b][n][k] * data[b][indices[b][n][k]][..]; total: all bags."""
+    across = tl.cdiv(width, COLS)
+    r = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    c = tl.program_id(0) % across * COLS + tl.arange(0, COLS)
+    known = r < total
+    inside = known[:, None] & (c < width)[None, :]
+    batch, bag = r // bags, r % bags
+    table = data + ((batch * length * width)[:, None] + c[None, :])
+    index = indices + (batch * index_batch + bag * index_bag)
+    weight = weights + (batch * weight_batch + bag * weight_bag)
+    acc = tl.zeros([ROWS, COLS], tl.float64 if TYPE == "double" else tl.float32)
+    for k in range(taps):
+        at = checked(tl.load(index + k * index_tap, known, 0), length, known, status, check)
+        w = widen(tl.load(weight + k * weight_tap, known, 0), TYPE)
+        acc += w[:, None] * widen(tl.load(table + (at * width)[:, None], inside, 0), TYPE)
+    tl.store(out + ((r * width)[:, None] + c[None, :]), narrow(convert(acc, TYPE), TYPE), inside)
+
+
+@triton.jit
 def one_hot(indices, values, out, total, depth, inner, BLOCK: tl.constexpr):
     """out[o][d][i] = values[1] where indices[o][i] is d, else values[0]."""
     u = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)

@@ -10,6 +10,7 @@ from migraphx.targets.common.lower.views import fill
 from migraphx.targets.common.lowering import LoweringContext, described
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.indexing import (
+    embedding_bag_call,
     gather_call,
     gather_elements_call,
     gather_nd_call,
@@ -55,6 +56,18 @@ def gather_elements(ctx: LoweringContext, ins: Instruction) -> None:
     ctx.row_major(
         ins, lambda out: ctx.call(gather_elements_call(source, indices, out, ctx.status, axis, check, ins.origin))
     )
+
+
+@GPU.of("embedding_bag")
+def embedding_bag(ctx: LoweringContext, ins: Instruction) -> None:
+    data, indices, weights = ctx.reads(ins)
+    table = ctx.standard(data, ins.origin)
+    check = ctx.check(out_of_range(ins, (table.lens[1],)))
+
+    def write(out: View) -> None:
+        ctx.call(embedding_bag_call(table, indices, weights, out, ctx.status, check, ins.origin))
+
+    ctx.row_major(ins, write)
 
 
 @GPU.of("gathernd")
