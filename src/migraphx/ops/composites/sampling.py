@@ -125,7 +125,8 @@ def along(b: Builder, v: Value, axis: int, rank: int) -> Value:
 
 def combined(b: Builder, parts: Sequence[Value], word: str) -> Value:
     """{N, positions, taps} of what each dimension has {taps of dimensions..., N, positions}."""
-    lens = (*(max(lens) for lens in zip(*(p.shape.lens[:-2] for p in parts), strict=True)), *parts[0].shape.lens[-2:])
+    counts = zip(*(part.shape.lens[:-2] for part in parts), strict=True)
+    lens = (*map(max, counts), *parts[0].shape.lens[-2:])
     every = reduce(getattr(b, word), (b.broadcast_to(part, lens) for part in parts))
     return b.transpose(b.reshape(every, dims=(-1, *lens[-2:])), permutation=(1, 2, 0))
 

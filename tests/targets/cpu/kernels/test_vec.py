@@ -1,4 +1,4 @@
-"""vec.hpp: stores of the first lanes of a vector touch no others, for every width and type of lanes."""
+"""vec.hpp: the first lanes of a vector alone are loaded and stored, for every width and type of lanes."""
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ TYPES = {"float": np.float32, "double": np.float64, "int64_t": np.int64, "int32_
 LANES = (1, 4, 8, 16, 32)
 SOURCE = '#include "vec.hpp"\nusing namespace mgx;\n' + "".join(
     f"""extern "C" void store_{type}_{n}(const {type}* x, {type}* y, int n) {{ store_n(y, load<{n}>(x), n); }}
+extern "C" void load_{type}_{n}(const {type}* x, {type}* y, int n) {{ store(y, load_n<{n}>(x, n, {type}(7))); }}
 """
     for type in TYPES
     for n in LANES
@@ -18,7 +19,7 @@ SOURCE = '#include "vec.hpp"\nusing namespace mgx;\n' + "".join(
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("type", TYPES)
-def test_first_lanes_are_stored(type: str, isa: str) -> None:
+def test_first_lanes(type: str, isa: str) -> None:
     library = compile_snippet(SOURCE, isa)
     for lanes in LANES:
         x = np.arange(1, lanes + 1, dtype=TYPES[type])
@@ -26,3 +27,6 @@ def test_first_lanes_are_stored(type: str, isa: str) -> None:
             y = np.zeros(lanes + 2, TYPES[type])
             library[f"store_{type}_{lanes}"](pointer(x), pointer(y[1:]), n)
             np.testing.assert_array_equal(y, [0, *x[:n], *[0] * (lanes - n), 0])
+            y = np.zeros(lanes, TYPES[type])
+            library[f"load_{type}_{lanes}"](pointer(x), pointer(y), n)
+            np.testing.assert_array_equal(y, [*x[:n], *[7] * (lanes - n)])

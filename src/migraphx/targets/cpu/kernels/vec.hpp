@@ -342,14 +342,14 @@ template <int N = LANES, class T> MGX_INLINE vec<T, N> load_n(const T* p, int n,
     vec<T, N> v = splat<T, N>(fill);
     if constexpr (has_masked_load_v<vec<T, N>>) {
         return masked_load(p, n, v);
-    } else if constexpr (sizeof(v) > LANES * sizeof(float)) {  // wider than a register: two halves
-        constexpr int H = N / 2;
-        return join(load_n<H>(p, n < H ? n : H, fill), load_n<H>(p + H, n > H ? n - H : 0, fill));
+    } else if constexpr (N == 1) {
+        return n > 0 ? load<1>(p) : v;
     } else {
-        const auto* lanes = reinterpret_cast<const typename vec_of<T, 1>::unaligned*>(p);
-        for (int i = 0; i < N; ++i)
-            if (i < n) v[i] = lanes[i][0];
-        return v;
+        constexpr int H = N / 2;
+        if (n >= N) return load<N>(p);
+        const bool low = n >= H;
+        const auto rest = load_n<H>(low ? p + H : p, low ? n - H : n, fill);
+        return low ? join(load<H>(p), rest) : join(rest, halves(v).high);
     }
 }
 
