@@ -1,4 +1,4 @@
-# make test | test-gpu | gpu-code | conformance | docs | demo | bench | lint   each sets up .venv first, once.
+# make test | test-all | test-gpu | gpu-code | conformance | docs | demo | bench | lint   each sets up .venv first, once.
 # PyPI's torch for Linux brings CUDA; for the small CPU build:
 #   make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
 PYTHON ?= python3
@@ -12,10 +12,14 @@ INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda/bin/compute-sanitizer))
 SANITIZED := $(addprefix tests/targets/gpu/test_,alike.py contractions.py gates.py chained.py lined_up.py libraries.py pointwise.py reduce.py scatter.py executable.py)
 
-.PHONY: demo docs test test-gpu gpu-code conformance bench lint
+.PHONY: demo docs test test-all test-gpu gpu-code conformance bench lint
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2
+
+# The tests that are marked slow, too: more types, models, instruction sets, and all blocks of the documents.
+test-all: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 -m "not every_chip"
 
 # What `make test` runs in Triton's interpreter, on this machine's GPU; skipped, with the reason, where it has none.
 # The kernels' accesses to memory are checked by CUDA's own tool where that is installed.

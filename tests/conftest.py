@@ -9,6 +9,9 @@ functions are not inlined, which leaves out what products have for short epilogu
 read sources (marker `sources`) ask for several that begin with the same headers. The C++ compiler is most of what tests
 cost.
 
+`make test` must be cheap, so it leaves out what is marked `slow`: tests that repeat with more types, models, processors
+or documents what a quicker one shows. `make test-all` runs them, too.
+
 Where several processes run tests, each takes whole files: what the tests of a file import and make, one process does.
 
 Random numbers are the same whatever ran before, so that a test which fails does so again; and what a test left

@@ -108,7 +108,8 @@ def record(tree: Path, tests: Sequence[str], out: Path) -> None:
         left_out = [f"--ignore=tests/targets/cpu/{name}" for name in WITHOUT_PROGRAMS]
         workers = ["-n", str(min(8, len(os.sched_getaffinity(0)))), "--dist", "loadfile"]  # a file's order is its own
         plugins = ["-p", "tools.replay_record", "-p", "no:cacheprovider"]
-        command = [sys.executable, "-m", "pytest", "-q", *plugins, *workers, *left_out, *tests]
+        slow_too = ["-m", "not every_chip"]
+        command = [sys.executable, "-m", "pytest", "-q", *plugins, *workers, *slow_too, *left_out, *tests]
         done = subprocess.run(command, cwd=tree, env=variables, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):  # 1: tests failed, as those do that look into the executable
         raise SystemExit(f"pytest ended with {done.returncode} in {tree}:\n{(done.stdout + done.stderr)[-4000:]}")

@@ -67,6 +67,7 @@ def test_programs_find_what_was_compiled_ahead(tmp_path, monkeypatch) -> None:
     assert_close(np.array(got), x @ np.arange(64, dtype=np.float32).reshape(8, 8))
 
 
+@pytest.mark.slow
 def test_dynamo_may_read_the_names_of_numpy_meanwhile() -> None:
     """Which it does at its first graph, in another thread: names that come then are an error of its."""
     done = subprocess.run([sys.executable, "-c", WHAT_NUMPY_HAS], capture_output=True, text=True, check=False)

@@ -31,7 +31,7 @@ for command in sys.argv[1:]:
     if os.wait()[1]:
         sys.exit(command)
 """
-RANDOM = "tests/passes/test_random_graphs.py"  # make test runs all of it, here some must succeed
+RANDOM = "tests/passes/test_random_graphs.py"  # make test-all runs all of it, here some must succeed
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```", re.M | re.S)
 
 
@@ -66,6 +66,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_commands_succeed(copy: Path) -> None:
     """Each is a fork of one process that has imported torch, which costs more than most of them."""
     env = os.environ | {"PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}"}

@@ -9,6 +9,7 @@ pytest.importorskip("sklearn")
 from benchmarks.quantization import digits, forms_of, speeds
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_int8_reads_digits_as_floats_do():
     with torch.random.fork_rng():

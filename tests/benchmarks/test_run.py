@@ -93,6 +93,7 @@ def test_figures_are_medians_of_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report["rounds_s"] == [1, 4, 1] and report["spread"] == 3
 
 
+@pytest.mark.slow
 def test_the_meter_tells_what_is_missing() -> None:
     meter = Meter(1)
     for floors in (Floors(1e30, 0.0), Floors(0.0, 0.0, 1e30)):  # multiply-adds are missing; tiles are
@@ -108,6 +109,7 @@ def test_neighbours_end_with_the_turn():
     assert all(process.poll() is not None for process in busy)
 
 
+@pytest.mark.slow
 def test_engines_are_held_to_an_instruction_set():
     """Each in the words that its library reads; the floors are those of the same instruction set."""
     script = "import torch; print(torch.backends.cpu.get_cpu_capability())"

@@ -18,6 +18,7 @@ def test_callers_ask_at_the_same_time() -> None:
     assert rates == 0.0  # after the first answers no time was left
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_says_why(tmp_path: Path) -> None:
     server = start_worker("openmgx", Task("mobilenet_v2", tmp_path, 1), 1)  # there is no model
     with pytest.raises(RuntimeError, match=r"model\.onnx"):

@@ -23,6 +23,7 @@ PAGES = [path for path in pages.documents() if path.suffix != ".py"]
 SEEDS = "".join(path.read_text() for path in sorted((PROJECT / "tests/torch_migraphx/seeds").glob("*.txt")))
 
 
+@pytest.mark.slow
 def test_all_blocks_run_and_print_what_stands_under_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of their own: it forks, which this one, whose threads run, must not."""
     monkeypatch.setenv("PYTHONPATH", f"{PROJECT / 'src'}{os.pathsep}{PROJECT}")

@@ -50,6 +50,7 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(there), f"{there.name} has no heading {anchor}: {sorted(anchors(there))}"
 
 
+@pytest.mark.slow
 def test_it_builds_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("sphinx", reason="the site is built where the extra docs is installed")
     command = ["-m", "sphinx", "-E", "-q", "-n", "-W", "--keep-going", "-b", "html", str(DOCS), str(tmp_path)]

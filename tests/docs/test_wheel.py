@@ -81,6 +81,7 @@ def test_it_is_pure_and_holds_every_file_of_the_packages(wheel: Path) -> None:
     assert {Path(name).suffix for name in held} >= {".py", ".pyi", ".hpp", ".typed"}
 
 
+@pytest.mark.slow
 def test_a_model_runs_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     """It finds what the wheel needs in this environment's folder, but not the project that is installed here."""
     place = tmp_path / "fresh"

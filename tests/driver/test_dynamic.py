@@ -44,6 +44,7 @@ def parsed() -> migraphx.program:
     return migraphx.parse_onnx_buffer(DATA, dim_params={"batch": open_dim(1, 8), "length": open_dim(1, 32)})
 
 
+@pytest.mark.slow
 def test_every_verb_at_the_lengths_given(file, tmp_path, capsys):
     saved = tmp_path / "open.mxr"
     made = drive(capsys, "compile", file, *OPEN, "--input-dim", "@x", 2, 5, 16, "--binary", "--output", saved)
@@ -81,6 +82,7 @@ def checked(p: migraphx.program, given: dict[str, Any]) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_looking_inside_before_and_after_compiling_and_loading():
     p = parsed()
     given = [{"x": RNG.standard_normal((b, n, 16)).astype(np.float32)} for b, n in ((2, 5), (3, 4))]

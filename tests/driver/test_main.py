@@ -218,6 +218,7 @@ def test_quantities():
     assert table([["a", "1"], ["bb", "22"]], ["name", "n"]) == "name   n\na      1\nbb    22"
 
 
+@pytest.mark.slow
 def test_closed_pipe(file):
     command = f'"{sys.executable}" -m migraphx.driver op --list | head -1'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)

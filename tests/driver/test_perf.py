@@ -38,6 +38,7 @@ def test_perf(file, capsys, tmp_path):
         assert needed in out
 
 
+@pytest.mark.slow
 def test_perf_in_processes(file, capsys, tmp_path, monkeypatch):
     """On ref, which needs no compiler."""
     monkeypatch.setenv("CXX", "no-such-compiler")
@@ -138,6 +139,7 @@ def test_explain(file, capsys):
     assert "<- soft (Softmax)" in out and "cost: " in out
 
 
+@pytest.mark.slow
 def test_dynamic_shapes_are_reported_at_the_batch(file, capsys):
     words = (file, "--dim-param", "@batch", "{min:1, max:8}", "--batch", 3, "--json")
     kernels = drive(capsys, "explain", *words).data["kernels"]
@@ -146,6 +148,7 @@ def test_dynamic_shapes_are_reported_at_the_batch(file, capsys):
     assert sum(s["flops"] for s in steps) >= 2 * 3 * 16 * 8
 
 
+@pytest.mark.slow
 def test_explain_says_why(file, capsys):
     """With the ONNX node that an instruction came from."""
     answer = drive(capsys, "explain", file, "--why")

@@ -10,6 +10,7 @@ import migraphx
 from migraphx.api.inputs import random_inputs
 from tests.driver.driving import drive, small, wanted
 from tests.onnx.one_node import model
+from tests.tiers import few
 from tests.tolerances import assert_close
 
 
@@ -100,6 +101,7 @@ def test_precisions(file, capsys, precision):
     assert not np.array_equal(outputs(answer)[0], wanted(np.asarray(x)))
 
 
+@pytest.mark.slow
 def test_precisions_on_cpu(file, capsys):
     for words in (["--bf16"], ["--int8", "--fp16"]):
         assert drive(capsys, "verify", file, *words, "--rms-tol", 0.02, "--atol", 0.02).code == 0
@@ -142,14 +144,17 @@ BATCH = ("--input-dim", "@ids", 2, 5, "@type_ids", 2, 5, "@mask", 2, 5)
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("verify",),
-        ("verify", "--per-instruction"),
-        ("run", "--ref", "--int8"),
-        ("time", "--ref", "-n", 2),
-        ("perf", "--ref", "-n", 2),
-        ("run", "--ref", "--dyn-input-dim", "@ids", "[{min:1,max:4},{min:1,max:8}]"),
-    ],
+    few(
+        [
+            ("verify",),
+            ("verify", "--per-instruction"),
+            ("run", "--ref", "--int8"),
+            ("time", "--ref", "-n", 2),
+            ("perf", "--ref", "-n", 2),
+            ("run", "--ref", "--dyn-input-dim", "@ids", "[{min:1,max:4},{min:1,max:8}]"),
+        ],
+        at=[0],
+    ),
 )
 def test_random_indices_are_in_range(words, capsys, tmp_path):
     answer = drive(capsys, words[0], embeddings(tmp_path), *words[1:], *BATCH)

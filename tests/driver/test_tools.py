@@ -197,6 +197,7 @@ def test_bash_completes(capsys, tmp_path):
     assert completed(script, "migraphx-driver", "read", "--log-level", "d") == ["debug"]
 
 
+@pytest.mark.slow
 def test_every_verb_answers_json(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))
     model, saved = small(tmp_path), tmp_path / "report.json"

@@ -40,6 +40,7 @@ def relu_is_off(module):
             module.replace(ins, Builder(module, before=ins).neg(ins.inputs[0]))
 
 
+@pytest.mark.slow
 def test_wrong_pass_is_found(file, capsys, monkeypatch):
     passes = [*CpuTarget.passes]
     monkeypatch.setattr("migraphx.targets.cpu.target.PASSES", [*passes[:2], relu_is_off, *passes[2:]])

@@ -33,6 +33,7 @@ def files() -> dict[str, bytes]:
     return made | {"onnx": model, "text": str(program).encode()}
 
 
+@pytest.mark.slow
 def test_a_model_that_is_run(files: dict[str, bytes]) -> None:
     assert fuzz.attempt("run", files["onnx"]) is None
     assert fuzz.attempt("run", files["onnx"][:-9]) is None

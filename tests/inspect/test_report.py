@@ -38,6 +38,7 @@ def report() -> Report:
     return performance_report(executable, {"x": numbers((8, 16))}, runs=7)
 
 
+@pytest.mark.slow
 def test_report_says_what_each_step_is_and_costs(report: Report) -> None:
     assert report.target == "cpu" and report.threads >= 1 and len(report.runs) == 7
     dots = [s for s in report.steps if "dot" in s.kernel]

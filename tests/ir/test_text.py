@@ -20,6 +20,7 @@ from migraphx.ir.text import (
 )
 from migraphx.ir.verify import verify, verify_program
 from tests.ir.samples import add_random, plain_operators, random_module
+from tests.tiers import few
 
 
 class Sampled(Operation, name="sampled_attributes"):
@@ -66,7 +67,7 @@ def test_every_operator_is_read_back(name):
     assert module_text(parse_module(text), full=True) == text
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", few(range(20), *range(5)))
 def test_random_modules_are_read_back(seed):
     rng = np.random.default_rng(seed)
     module = random_module([str(n) for n in rng.choice(plain_operators(), 30)], rng)

@@ -146,6 +146,7 @@ def test_a_saved_program_runs_without_what_compiles(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["[]", "relu 2 True"], done.stderr
 
 
+@pytest.mark.slow
 def test_operators_of_onnx_are_known_in_a_process_that_read_no_onnx(tmp_path: Path) -> None:
     p = migraphx.program()
     main = p.graph.main

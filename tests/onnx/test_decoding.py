@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import migraphx
+from tests.tiers import few_rows
 from tests.tolerances import assert_close
 
 ROOM = 8  # positions of the caches
@@ -42,7 +43,7 @@ def step(batch: int, length: int, seqlens: Sequence[int], rng: np.random.Generat
     return {**given, "seqlens": np.array(seqlens, np.int32), "total": np.array([max(seqlens) + 1], np.int32)}
 
 
-@pytest.mark.parametrize(("batch", "window"), [(1, -1), (2, 3)])
+@pytest.mark.parametrize(("batch", "window"), few_rows([(1, -1), (2, 3)], (2, 3)))
 def test_steps_are_one_program(batch: int, window: int) -> None:
     """A prompt of 3 and steps of 1; of two items one is shorter. Programs are compiled once, caches bound in place."""
     rng = np.random.default_rng(0)

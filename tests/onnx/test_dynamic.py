@@ -105,6 +105,7 @@ def test_boxes_and_unique_values():
     agree(data, feeds)
 
 
+@pytest.mark.slow
 def test_shapes_given_as_inputs():
     nodes = [
         node("Reshape", ["x", "dims"], ["y"]),
@@ -207,6 +208,7 @@ def test_a_length_that_inputs_share(tmp_path):
             made.run({"x": normal(2, 4), "y": normal(4, 3)})
 
 
+@pytest.mark.slow
 def test_branches_of_other_lens():
     data = onnx.parser.parse_model(HEAD + BRANCHES).SerializeToString()
     feeds = [{"x": normal(n, 3), "limit": np.array(limit, np.float32)} for n in (2, 4) for limit in (-1e3, 1e3)]
@@ -221,6 +223,7 @@ def test_a_scan_in_a_loop_in_a_branch():
     agree(data, feeds, default_dyn_dim_value=ANY)
 
 
+@pytest.mark.slow
 def test_no_trip_and_a_state_that_grows():
     """For no trip onnxruntime gives {0, 0, 3} where the model says that rows have n x 3 elements: not asked here."""
     data = onnx.parser.parse_model(HEAD + GROWING).SerializeToString()
@@ -243,6 +246,7 @@ class Encoder(torch.nn.Module):
         return self.layer(x)
 
 
+@pytest.mark.slow
 def test_an_exported_transformer_with_dynamic_batch_and_sequence():
     torch.manual_seed(0)
     buffer = io.BytesIO()

@@ -77,6 +77,7 @@ def test_as_onnxruntime(case: Case) -> None:
     assert_close(ours(data, feeds)[0], theirs(data, feeds)[0], scale=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [CASES[2], CASES[12]], ids=["MoE", "Inverse"])
 def test_compiled(case: Case) -> None:
     data, feeds = model_of([case])

@@ -10,6 +10,7 @@ from torch import nn
 import migraphx
 from benchmarks.models import import_torchvision, import_transformers, randomize
 from tests.shallow import shallow
+from tests.tiers import few_rows
 from tests.tolerances import MODEL_ERROR, relative_error
 
 TOKENS = 12
@@ -84,7 +85,10 @@ LEGACY = ["resnet", "bert"]
 DYNAMO = [name for name in MODELS if name != "bert"]  # which test_minilm.py exports
 
 
-@pytest.mark.parametrize(("name", "dynamo"), [*((n, True) for n in DYNAMO), *((n, False) for n in LEGACY)])
+@pytest.mark.parametrize(
+    ("name", "dynamo"),
+    few_rows([*((n, True) for n in DYNAMO), *((n, False) for n in LEGACY)], ("vit", True)),
+)
 def test_export(name, dynamo, tmp_path):
     torch.manual_seed(0)
     model, x = MODELS[name]()

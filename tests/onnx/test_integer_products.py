@@ -13,6 +13,7 @@ import migraphx
 from migraphx.passes.manager import run_passes
 from migraphx.targets.cpu.target import PASSES
 from tests.onnx.exact_integers import exact
+from tests.tiers import few
 
 RNG = np.random.default_rng(11)
 
@@ -60,7 +61,7 @@ def products(program: migraphx.program) -> list[str]:
 WEIGHT_ZEROS = [("int8", 0), ("uint8", 128), ("uint8", 100), ("int8", -5)]
 
 
-@pytest.mark.parametrize("activation", ["uint8", "int8"])
+@pytest.mark.parametrize("activation", few(["uint8", "int8"], "uint8"))
 def test_matmul_integer(activation: str) -> None:
     inputs = {"x": codes(activation, 2, 5, 70), "zero": codes(activation)}
     constants: dict[str, np.ndarray] = {"fixed": np.array(9, activation)}
@@ -81,6 +82,7 @@ def test_matmul_integer_of_two_inputs():
     check(model(nodes, inputs, constants), inputs)
 
 
+@pytest.mark.slow
 def test_conv_integer():
     inputs = {"x": codes("uint8", 2, 6, 9, 8), "zero": codes("uint8")}
     constants: dict[str, np.ndarray] = {"fixed": np.array(9, np.uint8)}

@@ -109,6 +109,7 @@ MANY = [(3, 10), (2, 33), (7, 12), (6, 64), (3, 9), (5, 47)]
 ONE = [(1, 10), (1, 33), (1, 12), (1, 9)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "lengths", "most"), [(MASK, MANY, 2), (MASK, ONE, 2), (MASK, [*ONE, *MANY], 3), (FLAT, MANY, 3)]
 )

@@ -45,6 +45,7 @@ def exported(tmp_path_factory):
     return path, inputs, theirs(str(path), inputs)[0]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["ref", "cpu"])
 def test_vectors_equal_onnxruntimes(exported, target):
     path, inputs, want = exported

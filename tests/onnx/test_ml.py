@@ -13,6 +13,7 @@ import migraphx
 import migraphx.backend as backend
 from migraphx.onnx.graph import OnnxError
 from tests.onnx.one_node import theirs
+from tests.tiers import few
 from tests.tolerances import assert_close
 
 rng = np.random.default_rng(3)
@@ -92,6 +93,7 @@ def test_linear_models(post):
         check("LinearRegressor", X, targets=3, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["LINEAR", "RBF", "POLY", "SIGMOID"])
 def test_support_vectors(kernel):
     fitted = SVR(kernel=kernel.lower(), gamma=0.3, coef0=0.5, degree=3).fit(X, Y)  # type: ignore[arg-type]
@@ -168,7 +170,7 @@ def machine(classes: int, probabilities: bool, **more: Any) -> Any:
     return made | {"kernel_type": "RBF", "kernel_params": [0.4, 0.1, 2.0]} | more
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", few([2, 3], at=[0]))
 def test_support_vector_classifier(classes):
     for how in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
         check("SVMClassifier", X, outputs=2, **machine(classes, False, post_transform=how))

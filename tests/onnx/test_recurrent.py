@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 
 import migraphx
 from tests.onnx.one_node import model, one_node, ours, theirs
+from tests.tiers import few_rows
 from tests.tolerances import assert_close
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 2
@@ -63,7 +64,9 @@ def test_layer(op, options, lens, direction):
         assert_close(got, want, scale=4)
 
 
-@pytest.mark.parametrize(("direction", "lens"), [("forward", True), ("reverse", True), ("bidirectional", False)])
+@pytest.mark.parametrize(
+    ("direction", "lens"), few_rows([("forward", True), ("reverse", True), ("bidirectional", False)], ("forward", True))
+)
 def test_layers_on_cpu(direction, lens):
     """All options in one program; weights are constants, as in models."""
     rng, nodes, given, constants, outputs = np.random.default_rng(1), [], {}, {}, []

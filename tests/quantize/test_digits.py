@@ -16,6 +16,7 @@ from torch import nn
 
 import migraphx
 from tests.onnx.exact_integers import exact
+from tests.tiers import few_rows
 
 datasets = pytest.importorskip("sklearn.datasets")
 BATCH = 256
@@ -100,6 +101,7 @@ def agreement(got: np.ndarray, want: np.ndarray) -> float:
     return float((got.argmax(1) == want.argmax(1)).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("quantize", "least"),
     [("quantize_int4_weights", 15), ("quantize_int8", 28)],
@@ -116,12 +118,15 @@ def test_ours(digits: tuple[np.ndarray, np.ndarray], float_model: Path, quantize
 
 @pytest.mark.parametrize(
     ("form", "activation", "weights", "channels"),
-    [
-        (QuantFormat.QDQ, QuantType.QUInt8, QuantType.QInt8, True),
-        (QuantFormat.QDQ, QuantType.QUInt8, QuantType.QUInt8, False),
-        (QuantFormat.QOperator, QuantType.QUInt8, QuantType.QInt8, True),
-        (None, QuantType.QUInt8, QuantType.QUInt8, False),
-    ],
+    few_rows(
+        [
+            (QuantFormat.QDQ, QuantType.QUInt8, QuantType.QInt8, True),
+            (QuantFormat.QDQ, QuantType.QUInt8, QuantType.QUInt8, False),
+            (QuantFormat.QOperator, QuantType.QUInt8, QuantType.QInt8, True),
+            (None, QuantType.QUInt8, QuantType.QUInt8, False),
+        ],
+        at=[0],
+    ),
     ids=["qdq", "qdq unsigned weights", "operators", "dynamic"],
 )
 def test_models_of_onnxruntime(

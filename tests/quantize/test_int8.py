@@ -12,6 +12,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.passes.manager import run_passes
 from migraphx.targets.cpu.target import PASSES
+from tests.tiers import few_rows
 from tests.tolerances import MODEL_ERROR, QUANTIZED_ERROR, relative_error
 
 RNG = np.random.default_rng(5)
@@ -49,7 +50,7 @@ def signal_to_noise(got: np.ndarray, want: np.ndarray) -> float:
     return float(20 * np.log10(np.linalg.norm(want) / np.linalg.norm(got - want)))
 
 
-@pytest.mark.parametrize(("name", "decibels"), [("int8", 28), ("fp8", 20)])
+@pytest.mark.parametrize(("name", "decibels"), few_rows([("int8", 28), ("fp8", 20)], ("int8", 28)))
 def test_network(name: str, decibels: float) -> None:
     p = network()
     want = result(p, "ref", inputs := {"x": random(2, 3, 20, 20)})
@@ -113,6 +114,7 @@ def residual() -> migraphx.program:
     return p
 
 
+@pytest.mark.slow
 def test_sums_are_quantized_where_they_are_named() -> None:
     """Then a residual is what the products read, and nothing between them is float in memory."""
     p = residual()
@@ -129,6 +131,7 @@ def test_sums_are_quantized_where_they_are_named() -> None:
     assert "int32" not in {i.shape.type for i in optimised.main}
 
 
+@pytest.mark.slow
 def test_queries_keys_and_values_are_quantized_together() -> None:
     """Products of one input are one before their weights become codes, and its weights have no batch."""
     p = migraphx.program()

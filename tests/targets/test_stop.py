@@ -24,6 +24,7 @@ import pytest
 import migraphx
 from migraphx.targets.cpu.toolchain import find_compiler
 from tests.limits import HANG
+from tests.tiers import few
 
 SOON = 0.1
 TARGETS = ("ref", "cpu")
@@ -122,6 +123,7 @@ def test_an_endless_loop_at_addresses(target: str) -> None:
     assert y.tolist() == [100] * 4
 
 
+@pytest.mark.slow
 def test_a_loop_without_kernels() -> None:
     p = loop("cpu", "Identity (c)")
     with pytest.raises(TimeoutError):
@@ -147,7 +149,7 @@ def test_handlers_run_while_a_program_does() -> None:
     assert values == [100] * 3
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", few(TARGETS, "cpu"))
 def test_a_long_product(target: str) -> None:
     """One kernel, one call of NumPy."""
     n = 2500
@@ -193,6 +195,7 @@ def test_a_host_step_ends() -> None:
     assert np.array(p.run({"x": x}, timeout=HANG)[0]).shape == (1, 1 << 22)
 
 
+@pytest.mark.slow
 def test_compiling_for_a_new_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that waits for the compiler ends, too; what the compiler makes serves the next run."""
     compiler, go = tmp_path / "slow-g++", tmp_path / "go"
@@ -215,7 +218,7 @@ def test_compiling_for_a_new_length(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert np.array(p.run({"x": ONES}, timeout=HANG)[0]).tolist() == [-1] * 4
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", few(TARGETS, "cpu"))
 def test_control_c(target: str) -> None:
     """A real SIGINT ends a process that is in an endless loop."""
     text = LOOP.format(trips=0, given='""', condition="Identity (c)")

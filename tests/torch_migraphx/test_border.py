@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tests.tiers import few
 from tests.tolerances import assert_close
 from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.border import foreign, not_held, opaque
@@ -165,11 +166,11 @@ def in_torch(caplog):
 
 BACKENDS = {"jacrev": ["migraphx"], "hessian": ["migraphx_aot"]}
 """Those that a case is compiled by, if not both."""
+EACH = [(n, b) for n in CASES for b in BACKENDS.get(n, ["migraphx", "migraphx_aot"])]
 
 
-@pytest.mark.parametrize(
-    ("name", "backend"), [(n, b) for n in CASES for b in BACKENDS.get(n, ["migraphx", "migraphx_aot"])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "backend"), EACH)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_compile(name, backend, caplog):
     (model, inputs), why = made(name), CASES[name][2]
@@ -189,7 +190,7 @@ def test_lower(name, caplog):
     assert len(said) == bool(why) and all(why in line for line in said)
 
 
-@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize("backend", few(["migraphx", "migraphx_aot"], "migraphx"))
 def test_jagged(backend, caplog):
     model, n = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).eval(), nested()
     with torch.no_grad():
@@ -199,6 +200,7 @@ def test_jagged(backend, caplog):
         assert "NestedTensor, which has operators of its own" in caplog.text
 
 
+@pytest.mark.slow
 def test_gradients_flow_to_what_stays_in_torch():
     model = Model(spectral, w=nn.Parameter(complexes(5, 5)))
     twin, x = copy.deepcopy(model), torch.randn(4, 8)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.tiers import few
 from tests.tolerances import assert_close
 from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.mgx_module import MGXModule
@@ -60,8 +61,8 @@ BLOCKS = {
 }
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("channels_last", few([False, True], True))
+@pytest.mark.parametrize("name", few(BLOCKS, at=[0, 1]))
 def test_a_block_is_one_convolution(name: str, channels_last: bool) -> None:
     torch.manual_seed(0)
     block = BLOCKS[name]().eval().requires_grad_(False)

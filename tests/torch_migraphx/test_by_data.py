@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from tests.tiers import few
 from tests.tolerances import assert_close
 from tests.torch_migraphx.declared import OTHER_TYPES
 from torch_migraphx.fx import lower_to_mgx
@@ -58,6 +59,7 @@ def same(got: Any, want: Any) -> None:
     torch.testing.assert_close(tree_leaves(got), tree_leaves(want), check_stride=False)
 
 
+@pytest.mark.slow
 def test_they_run_in_the_engine() -> None:
     """All of them as one model: torch.export takes longer for each than all else."""
 
@@ -73,7 +75,7 @@ def test_they_run_in_the_engine() -> None:
             same(got[name], want[name])
 
 
-@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize("backend", few(["migraphx", "migraphx_aot"], "migraphx"))
 def test_torch_compile(backend: str) -> None:
     torch._dynamo.reset()
 
@@ -87,6 +89,7 @@ def test_torch_compile(backend: str) -> None:
             same(compiled(some(seed)), both(some(seed)))
 
 
+@pytest.mark.slow
 def test_on_target_cpu_each_part_is_compiled_once() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         y = x[x > 0]
@@ -156,6 +159,7 @@ def test_weights_of_four_bits_behind_what_the_data_tells() -> None:
     assert 1e-3 < (known - layer(rows)).abs().max() < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_in_another_precision(precision: str) -> None:
     """Each part computes in it: the answer is near eager's, and not as near as in float."""

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from tests.tiers import few_rows
 from tests.tolerances import assert_close
 from tests.torch_migraphx.one_model import one_model
 from torch_migraphx.fx import lower_to_mgx
@@ -104,7 +105,8 @@ MODELS["all others"] = one_model({name: case for name, case in CASES.items() if 
 
 
 @pytest.mark.parametrize(
-    ("name", "target"), [("Fourier neural operator", "cpu"), ("istft", "ref"), ("all others", "ref")]
+    ("name", "target"),
+    few_rows([("Fourier neural operator", "cpu"), ("istft", "ref"), ("all others", "ref")], ("istft", "ref")),
 )
 def test_lower(name: str, target: str, caplog: Any) -> None:
     function, inputs = MODELS[name]
@@ -116,12 +118,15 @@ def test_lower(name: str, target: str, caplog: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [
-        ("stft", "migraphx"),
-        ("rotary, given", "migraphx"),
-        ("Fourier neural operator", "migraphx_aot"),
-        ("in and out", "migraphx_aot"),
-    ],
+    few_rows(
+        [
+            ("stft", "migraphx"),
+            ("rotary, given", "migraphx"),
+            ("Fourier neural operator", "migraphx_aot"),
+            ("in and out", "migraphx_aot"),
+        ],
+        at=[0, 1],
+    ),
 )
 def test_compile(name: str, backend: str) -> None:
     function, inputs = CASES[name]

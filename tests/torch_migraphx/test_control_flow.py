@@ -60,6 +60,7 @@ def every(x: torch.Tensor) -> Any:
     return {name: function(x) for name, function in CASES.items()}
 
 
+@pytest.mark.slow
 def test_lower() -> None:
     check(lower_to_mgx(every, [torch.randn(3, 4)], target="cpu", use_aten=True, fallback="error"), every)
 
@@ -70,6 +71,7 @@ def test_compile() -> None:
     check(torch.compile(every, backend="migraphx", options=options), every)
 
 
+@pytest.mark.slow
 def test_a_branch_that_the_engine_cannot_take_stays_in_torch_whole(caplog: Any) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, lambda x: torch.special.airy_ai(x[0]), lambda x: x[0] * 2, (x,)) + 1

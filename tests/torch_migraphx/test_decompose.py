@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils._pytree import tree_leaves
 
+from tests.tiers import few
 from tests.tolerances import assert_close
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call
 from tests.torch_migraphx.one_model import one_model
@@ -34,6 +35,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_aten", [False, True], ids=["acc", "aten"])
 def test_all_of_it_runs_in_the_engine(use_aten: bool, caplog: Any) -> None:
     x = torch.randn(3, 5)
@@ -199,7 +201,7 @@ MODELS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", few(MODELS, "encoder layer", "numbers as classes", "parts that end at"))
 def test_decompositions_of_ours(name: str, caplog: Any) -> None:
     function, inputs = MODELS[name]
     with torch.no_grad(), caplog.at_level(logging.WARNING):

@@ -10,6 +10,7 @@ from torch import nn
 
 from benchmarks.models import import_transformers, randomize
 from tests.shallow import shallow
+from tests.tiers import few
 from tests.tolerances import MODEL_ERROR, TRAINED, assert_each
 from torch_migraphx.fx import lower_to_mgx
 
@@ -83,7 +84,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("road", ["compile", "lower"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", few(MODELS, "bert", "resnet18"))
 def test_whole_and_right(name, road, caplog):
     """Called twice, the second time with other data."""
     if name in ("bert", "llama", "t5"):
@@ -113,7 +114,7 @@ class Net(nn.Module):
         return self.head(torch.relu(self.norm(self.conv(x))).mean((2, 3)))
 
 
-@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize("backend", few(["migraphx", "migraphx_aot"], "migraphx"))
 def test_training_on_cpu(backend):
     """Three steps of SGD: losses, weights and running statistics follow eager's."""
     torch._dynamo.reset()

@@ -38,6 +38,7 @@ def classifier() -> nn.Sequential:
     return nn.Sequential(*features, nn.Linear(4, 5))
 
 
+@pytest.mark.slow
 def test_image_classification() -> None:
     """Traced, interpreted and run step by step; and in one call each way."""
     model, sample_inputs = classifier().eval(), [torch.randn(2, 3, 8, 8)]

@@ -262,6 +262,7 @@ def images(batch) -> migraphx.program:
     return p
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [2, 9])
 def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first, monkeypatch):
     """The compilation begins behind the first run of such lengths, which has all cores."""

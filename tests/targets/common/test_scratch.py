@@ -53,6 +53,7 @@ def test_it_ends_with_the_process(tmp_path: Path, words: tuple[str, ...]) -> Non
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_goes_later(tmp_path: Path) -> None:
     living, kept = start(tmp_path)
     killed, left = start(tmp_path)

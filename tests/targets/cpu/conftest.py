@@ -1,4 +1,4 @@
-"""The instruction sets and compilers beside this machine's best, which give the same answers."""
+"""The instruction sets and compilers beside this machine's best, which give the same answers: they are slow tests."""
 
 import platform
 import shutil
@@ -15,9 +15,9 @@ clang = pytest.mark.skipif(not shutil.which("clang++"), reason="needs clang++")
 @pytest.fixture(
     params=[
         "best",
-        pytest.param("-mno-avx512f", marks=[x86, wide]),
-        pytest.param("-march=x86-64", marks=x86),
-        pytest.param("clang++", marks=clang),
+        pytest.param("-mno-avx512f", marks=[x86, wide, pytest.mark.slow]),
+        pytest.param("-march=x86-64", marks=[x86, pytest.mark.slow]),
+        pytest.param("clang++", marks=[clang, pytest.mark.slow]),
     ]
 )
 def portable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from migraphx.targets.cpu.lower import depthwise
 from migraphx.targets.cpu.target import translate
 from migraphx.targets.cpu.toolchain import Features
 from tests.targets.cpu.side_by_side import Case, check
+from tests.tiers import few
 
 RNG = np.random.default_rng(0)
 AVX512 = Features(lanes=16, bf16_words=True, amx=False)  # whatever processor the tests run on
@@ -93,17 +94,21 @@ APART = {
 }
 
 
-def test_bands_equal_whole_images(monkeypatch: pytest.MonkeyPatch) -> None:
+EVERY = {**PAIRS, **APART, **RESIDUALS, **NO_RESIDUALS}
+
+
+@pytest.mark.parametrize("names", few([["added to its input"], [*EVERY]], at=[0]), ids=["one", "all"])
+def test_bands_equal_whole_images(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depthwise, "BETWEEN", 1)
-    every = {**PAIRS, **APART, **RESIDUALS, **NO_RESIDUALS}
-    check([Case(name, build, (Shape("float", lens),)) for name, (lens, build) in every.items()])
+    cases = {name: EVERY[name] for name in names}
+    check([Case(name, build, (Shape("float", lens),)) for name, (lens, build) in cases.items()])
 
 
 def test_who_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """And that a call of several counts the operations of all."""
     for least in (1, depthwise.BETWEEN):
         monkeypatch.setattr(depthwise, "BETWEEN", least)
-        for name, (lens, build) in {**PAIRS, **APART, **RESIDUALS, **NO_RESIDUALS}.items():
+        for name, (lens, build) in EVERY.items():
             program = migraphx.program().graph
             program.main.add_return(build(Builder(program.main), program.main.add_parameter("x", Shape("float", lens))))
             made = translate(program, CompileOptions(), AVX512)

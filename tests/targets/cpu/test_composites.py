@@ -7,6 +7,7 @@ import pytest
 
 from migraphx.ir.shape import Shape
 from tests.targets.cpu.side_by_side import Case, check
+from tests.tiers import few
 
 X = Shape("float", (3, 6, 40))
 IMAGE = Shape("float", (2, 6, 5, 7))
@@ -17,7 +18,7 @@ ACTIVATIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("type", ["float", "half", "bf16", "double"])
+@pytest.mark.parametrize("type", few(["float", "half", "bf16", "double"], "float"))
 def test_activations(type):
     x = X.with_type(type)
     cases = [Case(n, lambda b, x, n=n: getattr(b, n)(x), (x,), special=True) for n in ACTIVATIONS if n != "mish"]
@@ -50,6 +51,7 @@ def test_normalizations():
     ])  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.unoptimised
 def test_products_and_rearrangements():
     q, k = Shape("float", (2, 4, 9, 8)), Shape("float", (2, 4, 11, 8))

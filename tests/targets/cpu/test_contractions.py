@@ -16,6 +16,7 @@ from migraphx.runtime.options import CompileOptions
 from migraphx.targets.cpu.target import translate
 from migraphx.targets.cpu.toolchain import Features
 from tests.targets.cpu.side_by_side import Case, check
+from tests.tiers import few
 from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(7)
@@ -41,7 +42,7 @@ def batched(b, x):
     return b.dot(x, b.multibroadcast(w, out_lens=(*x.shape.lens[:-2], 24, 40)))
 
 
-@pytest.mark.parametrize("type", ["half", "bf16"])
+@pytest.mark.parametrize("type", few(["half", "bf16"], "half"))
 def test_narrow_weights(type: str) -> None:
     """Few rows and many, depths and channels of odd length, groups, padding; NaN stays where it is."""
     of = dtypes.to_numpy(type)
@@ -69,7 +70,7 @@ def test_narrow_weights(type: str) -> None:
     check(cases)
 
 
-def test_dots(target: str = "cpu") -> None:
+def dots() -> list[Case]:
     cases = [
         Case("weights", lambda b, x: b.dot(x, b.literal(weight(24, 40))), (shape(7, 24),)),
         Case("vector", lambda b, x: b.dot(x, b.literal(weight(24, 40))), (shape(1, 24),)),
@@ -127,7 +128,17 @@ def test_dots(target: str = "cpu") -> None:
             4,
         ),
     ]
-    check([Case(c.name, c.build, c.inputs, max(c.scale, 5)) for c in cases], target=target)
+    return [Case(c.name, c.build, c.inputs, max(c.scale, 5)) for c in cases]
+
+
+def test_some_dots() -> None:
+    """The first, which are the most common."""
+    check(dots()[:8])
+
+
+@pytest.mark.slow
+def test_dots(target: str = "cpu") -> None:
+    check(dots(), target=target)
 
 
 def conv(b, x, w, bias=False, **attributes):
@@ -137,7 +148,7 @@ def conv(b, x, w, bias=False, **attributes):
     return b.add(y, b.broadcast(b.literal(weight(w.shape[0])), axis=1, out_lens=y.shape.lens)) if bias else y
 
 
-def test_convolutions(target: str = "cpu") -> None:
+def convolutions() -> list[Case]:
     cases = [
         Case("pointwise", lambda b, x: b.relu(conv(b, x, weight(21, 8, 1, 1), True)), (shape(2, 8, 5, 6),)),
         Case("3x3", lambda b, x: b.relu(conv(b, x, weight(21, 8, 3, 3), True, padding=(1, 1))), (shape(2, 8, 9, 6),)),
@@ -193,9 +204,20 @@ def test_convolutions(target: str = "cpu") -> None:
         Case("3x3_deep", lambda b, x: conv(b, x, weight(64, 64, 3, 3), True, padding=(1, 1)), (shape(1, 64, 7, 14),)),
         Case("3x3_wide", lambda b, x: conv(b, x, weight(16, 16, 3, 3), padding=(1, 1)), (shape(1, 16, 15, 14),)),
     ]
-    check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
+    return [Case(c.name, c.build, c.inputs, 10) for c in cases]
 
 
+def test_some_convolutions() -> None:
+    """The first, which are the most common."""
+    check(convolutions()[:6])
+
+
+@pytest.mark.slow
+def test_convolutions(target: str = "cpu") -> None:
+    check(convolutions(), target=target)
+
+
+@pytest.mark.slow
 def test_convolutions_beside_the_image(target: str = "cpu") -> None:
     """Many taps lie outside the image, some of them always or for a whole tile; frames by Winograd's products."""
     cases = [
@@ -223,6 +245,7 @@ def test_convolutions_beside_the_image(target: str = "cpu") -> None:
     check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
 
 
+@pytest.mark.slow
 def test_convolutions_of_pictures() -> None:
     """Few channels, which are read as planes; where something else reads them, too, that gets what it wants."""
     cases = [
@@ -270,6 +293,7 @@ def test_a_picture_is_laid_out_once_for_weights_that_are_no_constants(constant: 
     assert sum("interleave" in call.kernel.text for call in calls if call.kernel) == copies
 
 
+@pytest.mark.slow
 def test_windows_of_several_planes() -> None:
     """Of single channels, and of groups of four."""
     inputs = (shape(1, 32, 4, 6, 9),)
@@ -291,6 +315,7 @@ def pool(b, x, mode, lengths, **attributes):
     return b.pooling(x, mode=mode, lengths=lengths, **same)
 
 
+@pytest.mark.slow
 def test_pooling(target: str = "cpu") -> None:
     cases = [
         Case(
@@ -334,6 +359,7 @@ def test_pooling(target: str = "cpu") -> None:
     check(cases, target=target)
 
 
+@pytest.mark.slow
 def test_weights_known_at_run_time(target: str = "cpu") -> None:
     def run(**attributes):
         return lambda b, x, w: b.relu(b.convolution(x, w, **attributes))
@@ -363,6 +389,7 @@ def transposed(b, x, w: np.ndarray, *more, weights=None, **attributes):
     return y
 
 
+@pytest.mark.slow
 def test_transposed_convolutions_finish_what_follows(target: str = "cpu") -> None:
     """Phases of several taps, of one and of none have the same epilogue, each of its own pixels."""
     cases = [
@@ -400,6 +427,7 @@ def test_transposed_convolutions_finish_what_follows(target: str = "cpu") -> Non
     check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
 
 
+@pytest.mark.slow
 def test_convolutions_of_what_is_not_finite() -> None:
     """Those of many channels use Winograd's transforms, which mix the pixels of a tile."""
     check(
@@ -434,6 +462,7 @@ def mixed(b, x, channels):
     return b.concat(*parts, axis=1)
 
 
+@pytest.mark.slow
 def test_windows_of_several_sizes(target: str = "cpu") -> None:
     """Each writes its channels, which fill registers or not, where the concatenation has them."""
     cases = [
@@ -452,6 +481,7 @@ def attend(b, q, k, v, mask=None, **options):
     return b.scaled_dot_product_attention(q, k, v, mask, **options)
 
 
+@pytest.mark.slow
 def test_attention(target: str = "cpu") -> None:
     qkv = (shape(2, 3, 19, 16), shape(2, 3, 23, 16), shape(2, 3, 23, 16))
     square = (shape(2, 3, 19, 16),) * 3

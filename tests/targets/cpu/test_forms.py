@@ -15,6 +15,7 @@ from migraphx.targets.common.form_table import FormTable
 from migraphx.targets.cpu.target import Translation, translate, translate_form
 from migraphx.targets.cpu.toolchain import Features
 from tests.targets.cpu.golden_programs import PROGRAMS, Inputs
+from tests.tiers import few_rows
 
 AVX512 = Features(lanes=16, bf16_words=True, amx=False)
 LONGER = (0, 1, 16, 57)
@@ -66,7 +67,7 @@ def assert_same(form: FormTable, lengths: list[int], sources: list[str], want: T
     assert (outline.parameters, outline.outputs) == (want.outline.parameters, want.outline.outputs)
 
 
-@pytest.mark.parametrize(("axis", "least"), [(0, 30), (1, 30), (2, 30)])
+@pytest.mark.parametrize(("axis", "least"), few_rows([(0, 30), (1, 30), (2, 30)], at=[0]))
 def test_every_lowering(axis: int, least: int) -> None:
     held = 0
     for name in PROGRAMS:

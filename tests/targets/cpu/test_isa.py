@@ -119,6 +119,7 @@ def elsewhere(path: Path, level: str, folder: Path) -> subprocess.CompletedProce
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG, check=False)
 
 
+@pytest.mark.slow
 @x86
 def test_saved_code_of_a_level_runs_on_other_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Static and dynamic; code for this processor does not."""

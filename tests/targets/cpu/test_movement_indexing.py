@@ -57,6 +57,7 @@ def test_movement(target: str = "cpu") -> None:
     check(cases, target=target)
 
 
+@pytest.mark.slow
 def test_rows_that_become_columns(target: str = "cpu") -> None:
     """Planes as pixels, matrices of bytes and of words: whole squares, and what is left of them."""
     images = (

@@ -1,6 +1,7 @@
 """Every code of every type of 8 bits and fewer, and floats of all magnitudes as such types: `cpu` against ml_dtypes."""
 
 import numpy as np
+import pytest
 
 import migraphx
 from migraphx.ir import dtype as dtypes
@@ -20,6 +21,7 @@ def floats() -> np.ndarray:
     return np.concatenate([random, powers, -powers, 1.5 * powers[:-1], odd, halfway]).astype(np.float32)
 
 
+@pytest.mark.slow
 def test_every_code_and_rounding():
     program = migraphx.program()
     main = program.graph.main
@@ -71,6 +73,7 @@ def test_two_numbers_a_byte():
         assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
 
 
+@pytest.mark.slow
 def test_pooling():
     """Computed as wider numbers, in windows that pad and that do not."""
     program = migraphx.program()

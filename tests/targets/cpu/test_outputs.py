@@ -12,6 +12,7 @@ from migraphx.runtime.options import CompileOptions
 from migraphx.targets.cpu.target import translate
 from migraphx.targets.cpu.toolchain import Features
 from tests.targets.cpu.side_by_side import Build, Case, check
+from tests.tiers import few
 
 AVX2 = Features(lanes=8, bf16_words=False, amx=False)
 
@@ -41,7 +42,7 @@ OUTPUTS: dict[str, tuple[Build, int]] = {  # with the number of calls
 }
 
 
-@pytest.mark.parametrize("case", OUTPUTS)
+@pytest.mark.parametrize("case", few(OUTPUTS, at=[0, 1]))
 def test_reshaped_outputs(case: str) -> None:
     build, calls = OUTPUTS[case]
     shape = Shape("float", (2, 4, 3))

@@ -45,6 +45,7 @@ def experts() -> migraphx.program:
     return p
 
 
+@pytest.mark.slow
 def test_matrices_are_read_where_they_lie() -> None:
     p, q = experts(), experts()
     calls = translate(experts().graph, CompileOptions(), features()).lowered.calls

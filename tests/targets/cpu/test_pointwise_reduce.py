@@ -8,6 +8,7 @@ import pytest
 import migraphx
 from migraphx.ir.shape import Shape, permuted
 from tests.targets.cpu.side_by_side import Case, check
+from tests.tiers import few
 
 FLOATS = ("float", "double", "half", "bf16")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -66,7 +67,7 @@ def test_pointwise_layouts(target: str = "cpu") -> None:
 
 
 @pytest.mark.usefixtures("portable")
-@pytest.mark.parametrize("types", [FLOATS, INTEGERS])
+@pytest.mark.parametrize("types", few([FLOATS, INTEGERS], FLOATS))
 def test_pointwise_types(types: tuple[str, ...]) -> None:
     cases = []
     for t in types:
@@ -85,6 +86,7 @@ def test_pointwise_types(types: tuple[str, ...]) -> None:
 REDUCERS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 
 
+@pytest.mark.slow
 def test_reductions(target: str = "cpu") -> None:
     cases = []
     for name in REDUCERS:
@@ -138,6 +140,7 @@ def test_reductions(target: str = "cpu") -> None:
     check(cases, target=target)
 
 
+@pytest.mark.slow
 def test_fused_reductions(target: str = "cpu") -> None:
     def norm(b, x, w, v):
         return b.layer_norm(x, w, v, axes=(-1,), epsilon=1e-5)
@@ -173,6 +176,7 @@ def test_fused_reductions(target: str = "cpu") -> None:
     check(cases, target=target)
 
 
+@pytest.mark.slow
 def test_values_that_wait_in_the_output(target: str = "cpu") -> None:
     """Costly values that several stages need, of the output's type and of others, along rows and across them."""
 
@@ -193,6 +197,7 @@ def test_values_that_wait_in_the_output(target: str = "cpu") -> None:
     check(cases, target=target)
 
 
+@pytest.mark.slow
 def test_empty(target: str = "cpu") -> None:
     cases = [
         Case("softmax", lambda b, x: b.softmax(b.relu(x), axis=1), (shape(3, 0),)),

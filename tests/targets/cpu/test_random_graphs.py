@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tiers import few
 from tools.fuzz_graphs import faults, made
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.unoptimised) for n in (1, 2))])
+@pytest.mark.parametrize("seed", few([0, *(pytest.param(n, marks=pytest.mark.unoptimised) for n in (1, 2))], 1))
 def test_random_graphs(seed: int) -> None:
     wrong = faults(*made([(100, seed, n) for n in range(4)]))
     assert not wrong, "\n\n".join(wrong)

@@ -10,6 +10,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.vision import COORDINATES, Resize
 from tests.targets.cpu.side_by_side import Case, check
+from tests.tiers import few
 
 RNG = np.random.default_rng(7)
 
@@ -30,7 +31,7 @@ def nhwc(*lens: int, type: str = "float") -> Shape:
     return permuted(type, lens, (0, *range(2, len(lens)), 1))
 
 
-@pytest.mark.parametrize("mode", Resize.MODES)
+@pytest.mark.parametrize("mode", few(Resize.MODES, "linear"))
 def test_resize(mode: str) -> None:
     at = [{"coordinate_transformation_mode": c} for c in COORDINATES if c != "tf_crop_and_resize"]
     at += [{"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (0, 0, 0.1, 0.3, 1, 1, 0.8, 1.2)}]
@@ -62,6 +63,7 @@ def test_resize(mode: str) -> None:
     check([Case(c.name, c.build, c.inputs, 10, sparse=c.sparse) for c in cases])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", Resize.MODES)
 def test_planes(mode: str) -> None:
     """Results in which columns are innermost, whatever the source's order; what shrinks goes by pixels."""
@@ -91,7 +93,7 @@ def test_planes(mode: str) -> None:
     check([Case(c.name, c.build, c.inputs, 10, sparse=c.sparse) for c in cases])
 
 
-@pytest.mark.parametrize("mode", Resize.MODES)
+@pytest.mark.parametrize("mode", few(Resize.MODES, "nearest"))
 def test_repetition(mode: str) -> None:
     """Images of one pixel: alone, joined with others, in arithmetic."""
 
@@ -115,6 +117,7 @@ def test_repetition(mode: str) -> None:
     check([Case(c.name, c.build, c.inputs, 10, sparse=c.sparse) for c in cases])
 
 
+@pytest.mark.slow
 def test_nearest_takes_any_type() -> None:
     types = ("bool", "int8", "uint8", "int32", "int64")
     check([Case(t, resized(1, 20, 7, 12), (shape(1, 20, 4, 5, type=t),)) for t in types])
@@ -127,6 +130,7 @@ def transposed(w: np.ndarray, **attributes):
     return lambda b, x: b.convolution_backwards(x, b.literal(w), **same)
 
 
+@pytest.mark.slow
 def test_transposed_convolutions() -> None:
     def run_time(group: int):
         return lambda b, x, w: b.convolution_backwards(
@@ -154,6 +158,7 @@ def test_transposed_convolutions() -> None:
     check([Case(c.name, c.build, c.inputs, 10) for c in cases])
 
 
+@pytest.mark.slow
 def test_lrn() -> None:
     cases = [
         Case("plain", lambda b, x: b.lrn(x, size=5, alpha=0.01, beta=0.75, bias=1.5), (shape(2, 37, 4, 5),)),

@@ -85,6 +85,7 @@ again()
     )
 
 
+@pytest.mark.slow
 def test_torch_says_how_many_threads_and_forks_with_its_pool() -> None:
     first = "import torch; torch.set_num_threads(1); before = len(os.listdir('/proc/self/task'))"
     body = """
@@ -108,6 +109,7 @@ def test_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threads.available() == 3
 
 
+@pytest.mark.slow
 def test_more_threads_than_cores() -> None:
     run("again()", threads=3 * (os.cpu_count() or 1))
 
@@ -146,6 +148,7 @@ def test_no_runtime(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFi
     assert found.parallel == 0 and found.max_threads() == 1 and "one thread" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_program_without_a_runtime_runs() -> None:
     body = "assert threading.active_count() == 1 and tasks(before) == before"
     first = (

@@ -25,6 +25,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
 from migraphx.targets.cpu.toolchain import CompilerError, build, find_compiler
 from tests.limits import HANG
+from tests.tiers import few
 from tests.tolerances import assert_close, relative_error, tolerance
 
 pytestmark = pytest.mark.unoptimised
@@ -98,6 +99,7 @@ def test_second_compile_comes_from_the_cache(cache: Path, monkeypatch: pytest.Mo
     answer(p)
 
 
+@pytest.mark.slow
 def test_one_source_is_not_its_own_part(cache: Path) -> None:
     """The lock of the whole is held while its parts are made: two of one name would wait for each other for ever."""
     source = 'extern "C" int f() { return 3; }'
@@ -187,7 +189,7 @@ def test_the_cache_is_cleared_before_objects_are_linked(
     assert (tmp_path / "links").read_text().count("x") <= 2
 
 
-@pytest.mark.parametrize("code", [False, True])
+@pytest.mark.parametrize("code", few([False, True], True))
 def test_a_program_is_saved_though_the_cache_was_cleared(code: bool, tmp_path: Path, cache: Path) -> None:
     p = program(39)
     p.compile(migraphx.get_target("cpu"))
@@ -223,7 +225,7 @@ def test_a_full_temporary_folder_is_named(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+@pytest.mark.parametrize("end", few([signal.SIGKILL, signal.SIGINT], signal.SIGKILL), ids=["killed", "interrupted"])
 def test_a_compilation_that_is_ended(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
     """What it leaves behind is never taken for an object."""
     slow = tmp_path / "slow-c++"
@@ -246,6 +248,7 @@ def test_a_compilation_that_is_ended(tmp_path: Path, cache: Path, monkeypatch: p
     assert len(list(cache.glob("*.so"))) == 1
 
 
+@pytest.mark.slow
 def test_two_processes_compile_the_same_model(cache: Path) -> None:
     command = [sys.executable, "-c", SCRIPT.format(n=77)]
     environment = os.environ | {"PYTHONPATH": pythonpath()}

@@ -225,6 +225,7 @@ def test_every_way_gives_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_close(np.asarray(got), np.asarray(want), scale=8)
 
 
+@pytest.mark.slow
 def test_candidates_run_and_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the clock says is nobody's business here."""
     monkeypatch.delenv("OPENMGX_CACHE")
@@ -234,6 +235,7 @@ def test_candidates_run_and_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(times) == len(ways) >= 2 and all(0 < t < 60 for t in times)
 
 
+@pytest.mark.slow
 def test_the_option_reaches_the_timer() -> None:
     clock = Clock("none", "")
     program = program_of(multiplied, x=(7, 9))

@@ -18,6 +18,7 @@ from migraphx.targets.gpu.emit import taps
 from migraphx.targets.gpu.kernel import Kernel, Launch
 from migraphx.targets.gpu.lower import alike
 from tests.targets.gpu.side_by_side import built, check
+from tests.tiers import few
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 WINDOW = ("padding", "stride", "dilation")
@@ -39,7 +40,7 @@ def test_products_of_one_text_are_one_launch(count: int, monkeypatch: pytest.Mon
     assert [s for s in steps if "dot" in s] == {3: ["3 x dot", "dot"], 5: ["3 x dot", "2 x dot", "dot"]}[count]
 
 
-@pytest.mark.parametrize("type", ["half", "float"])
+@pytest.mark.parametrize("type", few(["half", "float"], "half"))
 def test_tiny_calls_of_other_sizes_are_one_launch(type: str) -> None:
     """As rotations of queries and of keys: other rows or columns, programs and results that some do not have."""
 
@@ -88,6 +89,7 @@ def test_weights_that_are_inputs(type: str, weights: tuple[int, ...]) -> None:
     assert "copy taps" in steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", ["half", "bf16"])
 def test_norms_that_are_inputs_scale_weights(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As they are copied into the kernels' order; weights of any sizes by one launch, windows apart from pixels."""
@@ -120,6 +122,7 @@ def test_norms_that_are_inputs_scale_weights(type: str, monkeypatch: pytest.Monk
     assert [s for s in steps if "taps" in s] == ["2 x copy scaled taps", "3 x copy scaled taps", "copy scaled taps"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "words"), [(32, "convolution add relu"), (31, "convolution convert")])
 def test_which_norms_scale_weights(rows: int, words: str) -> None:
     """From 1,024 rows on, of which the offset is no part of the epilogue, as libraries have it."""
@@ -135,6 +138,7 @@ def test_which_norms_scale_weights(rows: int, words: str) -> None:
     assert [s.startswith(words) for s in steps if "convolution" in s] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["a number", "themselves", "weights"])
 def test_weights_that_are_computed_otherwise(by: str) -> None:
     """In float, and rounded, as a norm scales them, but by no number a row."""
@@ -179,6 +183,7 @@ def test_group_norm_with_weights_that_are_inputs(lens: tuple[int, ...]) -> None:
     assert "reduce_mean" in steps[0] and steps[0].endswith("tanh") and steps[1:] in ([], ["copy"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("type", "image", "weights", "how"),
     [

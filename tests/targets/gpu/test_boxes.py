@@ -23,6 +23,7 @@ from migraphx.targets.gpu.target import GpuTarget
 from tests.targets.gpu import side_by_side
 from tests.targets.gpu.side_by_side import built, check
 from tests.targets.gpu.test_contractions import weight
+from tests.tiers import few, few_rows
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 
@@ -47,7 +48,7 @@ IMAGES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, object]]] = 
 }
 
 
-@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("split", few([1, 3], 1))
 @pytest.mark.parametrize("case", IMAGES)
 def test_boxes(case: str, split: int, always: Callable[..., None]) -> None:
     """Of one image and of several, beyond the edges, behind which are zeros; and the depth in parts."""
@@ -85,9 +86,10 @@ UNEVEN: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple
 }
 
 
-@pytest.mark.parametrize("kernel", ["convolution", "described"])
+@pytest.mark.parametrize("kernel", few(["convolution", "described"], "described"))
 @pytest.mark.parametrize(
-    ("case", "split"), [*((case, 1) for case in UPSAMPLED), ("three and four times", 2), ("a line", 2)]
+    ("case", "split"),
+    few_rows([*((case, 1) for case in UPSAMPLED), ("three and four times", 2), ("a line", 2)], at=[0, 1]),
 )
 def test_upsampled(case: str, kernel: str, split: int, always: Callable[..., None]) -> None:
     """The large images are never stored: one kernel reads the small ones, and adds bias and ReLU."""
@@ -116,8 +118,8 @@ TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], in
 }
 
 
-@pytest.mark.parametrize("kernel", ["convolution", "described"])
-@pytest.mark.parametrize("case", TRANSPOSED)
+@pytest.mark.parametrize("kernel", few(["convolution", "described"], "described"))
+@pytest.mark.parametrize("case", few(TRANSPOSED, at=[0, 1]))
 def test_transposed(case: str, kernel: str, always: Callable[..., None]) -> None:
     """One kernel where each phase has as many taps, which finishes what follows."""
     lens, window, how, count = TRANSPOSED[case]
@@ -141,7 +143,7 @@ def test_boxes_of_few_channels(columns: int) -> None:
     assert bool(found) is (columns > 16) and all(c.n == 64 for c in found)
 
 
-@pytest.mark.parametrize("type", ["half", "bf16", "float"])
+@pytest.mark.parametrize("type", few(["half", "bf16", "float"], "half"))
 @pytest.mark.parametrize("case", [name for name, (*_, count) in TRANSPOSED.items() if count == 1])
 def test_phases_of_few_channels(case: str, type: str) -> None:
     lens, window, how, _ = TRANSPOSED[case]
@@ -167,12 +169,14 @@ def not_a_number(build: Callable[[Builder, Instruction], Instruction], *lens: in
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", UPSAMPLED)
 def test_what_is_no_number_in_small_images(case: str) -> None:
     lens, times, window, padding = UPSAMPLED[case]
     not_a_number(lambda b, x: upsampled(b, x, times, window, padding), *lens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", UNEVEN)
 def test_phases_that_see_fewer_pixels(case: str) -> None:
     """The large images are made: nothing is multiplied by 0."""
@@ -183,6 +187,7 @@ def test_phases_that_see_fewer_pixels(case: str) -> None:
     not_a_number(build, *lens)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TRANSPOSED)
 def test_what_is_no_number_in_transposed_convolutions(case: str) -> None:
     lens, window, how, _ = TRANSPOSED[case]
@@ -209,6 +214,7 @@ APART: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", APART)
 def test_what_is_no_repetition_is_resized(case: str) -> None:
     """And gives the answers that it gave before."""

@@ -18,6 +18,7 @@ from migraphx.targets.gpu.choices import APART, Choices, Config, Problem
 from migraphx.targets.gpu.target import GpuTarget
 from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.side_by_side import built, check, either
+from tests.tiers import few
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 RNG = np.random.default_rng(11)
@@ -60,7 +61,7 @@ def narrow(b: Builder, x: Instruction, n: int = 32) -> Instruction:
     return b.relu(b.add(sums, b.multibroadcast(bias, out_lens=sums.shape.lens)))
 
 
-@pytest.mark.parametrize("type", ["half", "bf16"])
+@pytest.mark.parametrize("type", few(["half", "bf16"], "half"))
 @pytest.mark.parametrize("config", [CHAINED, Config("chained", 128, 64, 32, warps=8)])
 def test_blocks_of_residuals(type: str, config: Config, chained: Callable[..., None]) -> None:
     """What is between is seen again, as a residual; rows end within a tile."""
@@ -107,7 +108,7 @@ REASONS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("why", REASONS)
+@pytest.mark.parametrize("why", few(REASONS, "read once", "odd columns"))
 def test_products_that_stay_apart(why: str, chained: Callable[..., None]) -> None:
     """Each reason why one kernel cannot compute both, or would not gain."""
     chained()
@@ -170,6 +171,7 @@ def test_operations_are_counted(chained: Callable[..., None]) -> None:
     assert 2 * 128 * 128 * (32 + 64) <= step.flops <= 2 * 128 * 128 * (32 + 64) + 2 * 128 * 128
 
 
+@pytest.mark.slow
 def test_weights_that_are_computed(chained: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Norms that are inputs: weights are scaled between both products, whose kernel stands behind that."""
     chained()
@@ -195,6 +197,7 @@ def test_weights_that_are_computed(chained: Callable[..., None], monkeypatch: py
     assert products <= steps[at].flops <= products * 1.1
 
 
+@pytest.mark.slow
 def test_rows_of_weights_that_come_in(chained: Callable[..., None]) -> None:
     """As linear layers have them: both products read inputs."""
     chained()

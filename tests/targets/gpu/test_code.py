@@ -28,6 +28,7 @@ from migraphx.targets.gpu.kernel import Kernel
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.target import PASSES
 from migraphx.targets.gpu.tune import kernels_of as kernels_of_calls
+from tests.tiers import few_rows
 
 Outputs = Instruction | Sequence[Instruction]
 
@@ -135,12 +136,19 @@ def differs(kernel: Kernel, chip: str) -> bool:
     return chip == "cuda:90" or ("tl.dot" in kernel.source and not wide)
 
 
+QUICK = ("rows", "convolution", "attention")
+"""Of each kind of kernel one; `make test-all` compiles the others, and those for other chips."""
+
+
 @pytest.mark.usefixtures("warm_compilers")
-@pytest.mark.parametrize("chip", KNOWN)
-def test_families_compile(chip: str) -> None:
+@pytest.mark.parametrize(
+    ("chip", "names"), few_rows([("cuda:90", QUICK), *((chip, [*FAMILIES]) for chip in KNOWN)], ("cuda:90", QUICK))
+)
+def test_families_compile(chip: str, names: Sequence[str]) -> None:
     """Each with the configuration that is chosen, side by side."""
     wanted: list[Kernel] = []
-    for name, (build, shapes) in FAMILIES.items():
+    for name in names:
+        build, shapes = FAMILIES[name]
         if chip == "cuda:90" or name not in ALIKE:
             wanted += [k for k in kernels_of(build, *shapes, chip=chip) if differs(k, chip)]
     for kernel, binary in binaries(list(dict.fromkeys(wanted)), chip).items():
@@ -157,6 +165,7 @@ def test_every_configuration_compiles(family: str, chip: str) -> None:
         assert binary.shared <= KNOWN[chip].shared, f"{kernel.name} {kernel.constants} takes {binary.shared:,} bytes"
 
 
+@pytest.mark.slow
 def test_products_of_tiles_of_192_rows_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     """ptxas marks (gsb0) the last product of a step as one that is waited for, and each where none may overlap."""
     monkeypatch.setattr(Choices, "pick", lambda *_: Config("described", 192, 256, 64, 1, 8, 3))

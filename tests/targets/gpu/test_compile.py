@@ -15,11 +15,13 @@ from migraphx.targets.gpu.binaries import Ahead, Binary, CompilerError, Compiler
 from migraphx.targets.gpu.compile import WAITS, waiting, waiting_once
 from migraphx.targets.gpu.kernel import Kernel
 from tests.targets.gpu.test_executable import TEXT
+from tests.tiers import few
 
 CHIPS = {"cuda:80": b"\x7fELF", "cuda:90": b"\x7fELF", "cuda:100": b"\x7fELF", "hip:gfx942": b"\x7fELF"}
 AXPY = Kernel("axpy", TEXT, ("*fp32", "*fp32", "*fp32", "i32"), (("ALPHA", 2.0), ("BLOCK", 64)), (0, 1, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chip", CHIPS)
 def test_code_for_each_chip(chip: str) -> None:
     found = binaries([AXPY, AXPY], chip)[AXPY]
@@ -108,7 +110,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("right", WRONG)
+@pytest.mark.parametrize("right", few(WRONG, "tl.load(x + i, m)"))
 def test_an_error_names_the_kernel(right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
     wrong = replace(AXPY, source=TEXT.replace(right, WRONG[right]))

@@ -28,6 +28,7 @@ from migraphx.targets.gpu.tune import Tuner
 from tests.targets.cpu import test_contractions as on_cpu
 from tests.targets.gpu.recorder import Recorder
 from tests.targets.gpu.side_by_side import built, check
+from tests.tiers import few, few_rows
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 RNG = np.random.default_rng(3)
@@ -48,7 +49,9 @@ def few_processors(hopper_with: Callable[..., None]) -> None:
     hopper_with(processors=2)
 
 
-@pytest.mark.parametrize("test", SHARED, ids=lambda test: test.__name__)
+@pytest.mark.parametrize(
+    "test", few(SHARED, on_cpu.test_dots, on_cpu.test_attention, on_cpu.test_pooling), ids=lambda test: test.__name__
+)
 def test_as_on_cpu(test: Callable[..., None], gpu_target: str) -> None:
     test(target=gpu_target)
 
@@ -66,7 +69,7 @@ def linear(k: int, n: int, type: str = "half") -> Callable[..., Instruction]:
     return lambda b, x, z: b.relu(b.add(b.linear(x, b.literal(w), b.literal(bias)), z))
 
 
-@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("split", few([1, 3], 3))
 @pytest.mark.parametrize("m", [1, 37])
 def test_ends_of_tiles(m: int, split: int, always: Callable[..., None]) -> None:
     """Rows, columns and depths that no tile divides, the depth in parts that are not alike."""
@@ -75,6 +78,7 @@ def test_ends_of_tiles(m: int, split: int, always: Callable[..., None]) -> None:
         check(built(linear(k, n, type), Shape(type, (m, k)), Shape(type, (m, n))), scale=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [3, 7])
 def test_last_tiles_in_parts(whole: int, always: Callable[..., None]) -> None:
     """Of 3 x 4 tiles some at once, the others in parts that a second pass adds up, with an epilogue in both."""
@@ -83,7 +87,7 @@ def test_last_tiles_in_parts(whole: int, always: Callable[..., None]) -> None:
         check(built(linear(k, 50, type), Shape(type, (40, k)), Shape(type, (40, 50))), scale=6)
 
 
-@pytest.mark.parametrize("height", [16, 48])
+@pytest.mark.parametrize("height", few([16, 48], 48))
 @pytest.mark.parametrize("turned", [False, True])
 def test_described(turned: bool, height: int, always: Callable[..., None]) -> None:
     """Tiles by tensor descriptors: ends of rows, columns and depth, more tiles than programs, an epilogue."""
@@ -96,7 +100,7 @@ def test_described(turned: bool, height: int, always: Callable[..., None]) -> No
         check(made, {"x0": weight(70, k, type=type), "x1": weight(*w.lens, type=type)}, scale=4)
 
 
-@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("split", few([1, 2], 2))
 @pytest.mark.parametrize("turned", [False, True])
 def test_one_row(turned: bool, split: int, always: Callable[..., None]) -> None:
     """Weights that lie along the depth, and along the columns."""
@@ -119,7 +123,9 @@ def test_sums_of_nothing_are_zeros(rows: int) -> None:
     check(built(lambda b, *x: b.attention(*x), q, k, k))
 
 
-@pytest.mark.parametrize("types", [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")])
+@pytest.mark.parametrize(
+    "types", few([("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")], ("uint8", "int8"))
+)
 @pytest.mark.parametrize("k", [64, 37])
 def test_bytes(types: tuple[str, str], k: int) -> None:
     """Sums of 32 bits are exact, whatever the signs; as products and as convolutions."""
@@ -131,7 +137,7 @@ def test_bytes(types: tuple[str, str], k: int) -> None:
     )
 
 
-@pytest.mark.parametrize("type", ["fp8e4m3fn", "fp8e5m2", "fp8e4m3fnuz"])
+@pytest.mark.parametrize("type", few(["fp8e4m3fn", "fp8e5m2", "fp8e4m3fnuz"], "fp8e4m3fn"))
 def test_fp8(type: str, hopper_with: Callable[..., None]) -> None:
     """On tensor cores that know the type, and as half or float on others."""
     for known in (True, False):
@@ -172,7 +178,7 @@ def test_requantized() -> None:
     assert [s.kernel.split()[0] for s in made.executable.steps] == ["quant_dot"]
 
 
-@pytest.mark.parametrize(("block", "zeros"), [(32, False), (16, True), (24, True)])
+@pytest.mark.parametrize(("block", "zeros"), few_rows([(32, False), (16, True), (24, True)], at=[0]))
 @pytest.mark.parametrize("m", [1, 19])
 def test_weights_of_4_bits(m: int, block: int, zeros: bool) -> None:
     k, n = 5 * block - (block == 16) * 16 + (block == 24) * 24, 21
@@ -207,7 +213,8 @@ def test_winners_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("rows", "shown", "layer"), [(1, False, False), (1, True, False), (2, False, False), (1, False, True)]
+    ("rows", "shown", "layer"),
+    few_rows([(1, False, False), (1, True, False), (2, False, False), (1, False, True)], at=[0]),
 )
 def test_products_of_one_row_compute_its_norm(rows: int, shown: bool, layer: bool) -> None:
     """Then nobody stores an RMS norm, unless somebody else reads it. Lengths are a power of two, and none."""
@@ -248,7 +255,7 @@ def test_the_product_behind_puts_parts_of_attention_together(heads: int, monkeyp
 
 
 @pytest.mark.parametrize("kernel", ["convolution", "flat"])
-@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("split", few([1, 3], 3))
 def test_ways_of_a_convolution(kernel: str, split: int, always: Callable[..., None], monkeypatch) -> None:
     """By taps and by taps' channels, in groups, the depth in parts."""
     monkeypatch.setattr(convolutions, "FEW_CHANNELS", 1)
@@ -266,7 +273,7 @@ def test_ways_of_a_convolution(kernel: str, split: int, always: Callable[..., No
         check(built(build, x, out), scale=4)
 
 
-@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("split", few([1, 2], 2))
 def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
     """Few channels: a window's row is one run of memory, which may begin before the image or end behind it."""
     always(Config("rows", 16, 16, 16, split))
@@ -320,6 +327,7 @@ def test_bytes_whose_sums_floats_do_not_hold() -> None:
     assert (few.short, many.short, replace(few, x=replace(x, type="int16")).short) == (True, False, False)
 
 
+@pytest.mark.slow
 def test_floats_by_thirds(always: Callable[..., None]) -> None:
     """Three products of TF32 are as exact as one of floats; NaN and infinities stay what they are."""
     always(Config("product x3", 64, 32, 32))
@@ -361,7 +369,7 @@ def test_patches(constant: bool) -> None:
 
 
 @pytest.mark.parametrize("group", [1, 2, 6])
-@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("constant", few([True, False], True))
 def test_transposed(group: int, constant: bool) -> None:
     """Phases with taps and without, weights known and not; one channel a group is depthwise."""
     w = weight(6, 6 // group if group == 6 else 4, 2, 3, type="float")
@@ -385,7 +393,7 @@ STRIPS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], str, C
 }
 
 
-@pytest.mark.parametrize("case", STRIPS)
+@pytest.mark.parametrize("case", few(STRIPS, at=[0, 1]))
 def test_strips(case: str, always: Callable[..., None]) -> None:
     """Depthwise windows of pixels side by side share what they load: with ends of lines, gaps and an epilogue."""
     lens, window, attributes, type, config = STRIPS[case]
@@ -435,7 +443,7 @@ FORMS: dict[str, tuple[tuple[int, ...], int, int, dict[str, object], str]] = {
 }
 
 
-@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("split", few([1, 3], 3))
 @pytest.mark.parametrize("form", FORMS)
 def test_attention(form: str, split: int, always: Callable[..., None]) -> None:
     """Keys in one pass and in parts; the values of other size than the queries."""
@@ -454,7 +462,7 @@ def test_attention(form: str, split: int, always: Callable[..., None]) -> None:
     check(built(lambda b, *x: b.attention(*x, **options), *shapes), arrays, scale=4)
 
 
-@pytest.mark.parametrize(("heads", "mask", "split"), [(4, "", 3), (2, "half", 3), (2, "bool", 1)])
+@pytest.mark.parametrize(("heads", "mask", "split"), few_rows([(4, "", 3), (2, "half", 3), (2, "bool", 1)], at=[0]))
 def test_attention_reads_a_cache_and_new_keys_where_they_lie(
     heads: int, mask: str, split: int, always: Callable[..., None]
 ) -> None:
@@ -521,15 +529,15 @@ def test_types_of_attention(type: str) -> None:
 # ---- pooling --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type", ["int8", "uint64", "bool", "bf16"])
+@pytest.mark.parametrize("type", few(["int8", "uint64", "bool", "bf16"], "int8", "bf16"))
 def test_largest_of_each_type(type: str) -> None:
     x = permuted(type, (1, 5, 6, 7), (0, 2, 3, 1))
     pools = [{"lengths": (3, 2), "stride": (2, 1), "padding": (1, 0)}, {"dyn_global": True}]
     check(built(lambda b, x: [b.pooling(x, mode="max", **p) for p in pools], x))
 
 
-@pytest.mark.parametrize("type", ["half", "float"])
-@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("type", few(["half", "float"], "half"))
+@pytest.mark.parametrize("stride", few([1, 2], 1))
 def test_two_products_that_are_added_are_one_kernel(type, stride) -> None:
     """As where a residual block changes its width; but not where what is added is read again."""
     x, wide, narrow = (Shape(type, lens) for lens in ((2, 24, 6, 6), (32, 16, 1, 1), (32, 24, 1, 1)))

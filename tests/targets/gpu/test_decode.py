@@ -25,6 +25,7 @@ from migraphx.targets.gpu.kernel import Launch
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.target import PASSES
 from tests.targets.gpu.side_by_side import built, check
+from tests.tiers import few
 
 RNG = np.random.default_rng(11)
 Build = Callable[..., Instruction]
@@ -40,7 +41,7 @@ def always(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
 
 
 @pytest.mark.parametrize("split", [1, 2])
-@pytest.mark.parametrize("type", ["half", "bf16", "float", "double"])
+@pytest.mark.parametrize("type", few(["half", "bf16", "float", "double"], "half", "float"))
 @pytest.mark.usefixtures("everywhere")
 def test_whole_depths_in_a_tile(type: str, split: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Depths that fill a tile and that do not, in one part and in two, the last one shorter; ends of columns."""

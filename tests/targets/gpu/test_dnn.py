@@ -236,6 +236,7 @@ ENDS: dict[str, Callable[..., Instruction]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("kernels", [(DNN,), (LIBRARY,)], ids=lambda k: k[0])
 def test_layouts_behind_a_library(

@@ -6,18 +6,24 @@ import pytest
 
 from migraphx.targets.gpu.binaries import binaries
 from tests.targets.gpu.families import FAMILIES, kernels
+from tests.tiers import few_rows
 
 SHARED = {"cuda:80": 163 << 10, "cuda:90": 227 << 10, "cuda:100": 227 << 10, "hip:gfx942": 64 << 10}
 
 
 SOME = ("broadcast", "words of every kind", "eight bits", "rows in registers", "columns", "scatter", "nearest")
 """What chips differ in: bf16, fp8, NaN in maxima, barriers, atomics. Without a GPU the rest compiles for one."""
+QUICK = ("broadcast", "rows in registers", "scatter")
+"""Of each kind of kernel one; `make test-all` compiles the others, and those for other chips."""
 
 
 @pytest.mark.usefixtures("warm_compilers")
-@pytest.mark.parametrize("chip", SHARED)
-def test_families_compile(chip: str) -> None:
-    compiled(chip, list(FAMILIES) if chip == "cuda:90" else SOME)
+@pytest.mark.parametrize(
+    ("chip", "names"),
+    few_rows([("cuda:90", QUICK), *((chip, [*FAMILIES] if chip == "cuda:90" else SOME) for chip in SHARED)], at=[0]),
+)
+def test_families_compile(chip: str, names: Iterable[str]) -> None:
+    compiled(chip, names)
 
 
 @pytest.mark.every_chip

@@ -32,6 +32,7 @@ from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.recorder import Recorder
 from tests.targets.gpu.side_by_side import built
 from tests.targets.gpu.test_libraries import NumpyBlas
+from tests.tiers import few
 from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(8)
@@ -177,7 +178,7 @@ def region(made: program) -> Any:
     return made.executable.region
 
 
-@pytest.mark.parametrize("name", ["encoder", "rows", "images", "norms"])
+@pytest.mark.parametrize("name", few(["encoder", "rows", "images", "norms"], "encoder", "norms"))
 def test_answers_at_other_lengths(name: str, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     """As ref's at each; after the first ones no kernel is made and no program lowered."""
     monkeypatch.setattr(fold_norms, "LEAST_ROWS", 1)

@@ -23,6 +23,7 @@ from migraphx.targets.gpu.weights import check_reach
 from tests.targets.gpu import test_forms
 from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.side_by_side import built, check, either
+from tests.tiers import few
 from tests.tolerances import assert_close
 
 pytestmark = pytest.mark.usefixtures("everywhere")
@@ -39,7 +40,7 @@ def weight(*lens: int, type: str = "half") -> np.ndarray:
     return RNG.standard_normal(lens).astype(dtypes.to_numpy(type))
 
 
-@pytest.mark.parametrize("type", ["half", "bf16"])
+@pytest.mark.parametrize("type", few(["half", "bf16"], "half"))
 def test_gates_in_one_kernel(type: str, always: Callable[..., None]) -> None:
     """The halves of a wide product with a bias, which one multiplies the other with: ends of tiles, several of them."""
     always(Config("described", 16, 32, 32, group=2))
@@ -73,7 +74,14 @@ def test_gates_whose_weights_are_inputs(behind: bool, always: Callable[..., None
     assert sum("dot" in s.kernel for s in steps) == 1
 
 
-@pytest.mark.parametrize("why", ["seen elsewhere", "other rows", "few rows", "other weights", "two inputs", "floats"])
+@pytest.mark.parametrize(
+    "why",
+    few(
+        ["seen elsewhere", "other rows", "few rows", "other weights", "two inputs", "floats"],
+        "seen elsewhere",
+        "few rows",
+    ),
+)
 def test_gates_that_stay_apart(why: str, always: Callable[..., None]) -> None:
     """Each reason why one kernel cannot compute both."""
     always(Config("product", 16, 32, 32) if why in ("few rows", "floats") else Config("described", 16, 32, 32, group=2))

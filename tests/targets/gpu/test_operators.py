@@ -5,6 +5,7 @@ import pytest
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.gpu.lower import GPU
 from tests.targets.cpu import test_pointwise_reduce as on_cpu
+from tests.tiers import few
 
 SHARED = [
     on_cpu.test_reductions,
@@ -23,6 +24,6 @@ def test_gpu_lowers_what_cpu_lowers():
     assert CPU.contractions() <= GPU.contractions() | MISSING.keys()
 
 
-@pytest.mark.parametrize("test", SHARED, ids=lambda test: test.__name__)
+@pytest.mark.parametrize("test", few(SHARED, at=[1, 3]), ids=lambda test: test.__name__)
 def test_reductions_as_on_cpu(test, gpu_target):
     test(target=gpu_target)

@@ -23,5 +23,6 @@ def test_as_on_cpu(test, gpu_target: str) -> None:
     test(target=gpu_target)
 
 
+@pytest.mark.slow
 def test_control_flow(gpu_target: str) -> None:
     test_control.test_answers(test_control.all_loops(), target=gpu_target)

@@ -16,6 +16,7 @@ from migraphx.targets.gpu.emit import plans
 from migraphx.targets.gpu.executable import GpuExecutable
 from tests.targets.gpu.families import kernels
 from tests.targets.gpu.side_by_side import built, check
+from tests.tiers import few, few_rows
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 
@@ -112,15 +113,19 @@ CASES: dict[str, tuple[Body, list[Shape]]] = {
 }  # fmt: skip
 
 
+SHARED_OUT = [(n, w) for n in CASES for w in (WAYS[::2] if n in PLAIN else WAYS)]
+QUICK = (["registers", "parts"], ["registers"])
+
+
 @pytest.mark.parametrize(
-    ("name", "way"), [(n, w) for n in CASES for w in (WAYS[::2] if n in PLAIN else WAYS)], indirect=["way"]
+    ("name", "way"), few_rows(SHARED_OUT, *((n, w) for n, w in SHARED_OUT if w in QUICK[n in PLAIN])), indirect=["way"]
 )
 def test_reductions_are_those_of_ref(name, way):
     body, shapes = CASES[name]
     check(built(body, *shapes), scale=np.sqrt(70))
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
+@pytest.mark.parametrize("way", few(WAYS, "parts"), indirect=True)
 def test_norms_of_what_lies_far_from_zero(way):
     """The spread is that about the mean, however large that is: parts know their own."""
     shapes = in_groups(3, 10, 4, 5)
@@ -146,7 +151,10 @@ def specials(type: str, lens: tuple[int, ...]) -> np.ndarray:
     return x.astype(dtypes.to_numpy(type))
 
 
-@pytest.mark.parametrize("name", ["softmax", "reduce_max", "reduce_min", "reduce_sum", "reduce_mean", "reduce_prod"])
+@pytest.mark.parametrize(
+    "name",
+    few(["softmax", "reduce_max", "reduce_min", "reduce_sum", "reduce_mean", "reduce_prod"], "softmax", "reduce_max"),
+)
 @pytest.mark.parametrize(("type", "way"), [*(("float", w) for w in WAYS), ("half", "parts")], indirect=["way"])
 def test_what_is_no_number_is_kept(name, type, way):
     def body(b: Builder, x: Instruction) -> Instruction:
@@ -159,6 +167,7 @@ def norm_of_sum(b: Builder, x: Instruction, y: Instruction) -> Instruction:
     return b.layer_norm(b.add(x, y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [16, 21])
 def test_rows_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 16 bits, where there are many rows: in registers, and nothing but rows is masked."""

@@ -15,6 +15,7 @@ from migraphx.targets.gpu.emit.plans import Plan
 from migraphx.targets.gpu.emit.shell import WAITS
 from tests.targets.gpu.side_by_side import built, check
 from tests.targets.gpu.test_reduce import layer_norm, norm_of_sum, softmax
+from tests.tiers import few
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 
@@ -40,8 +41,8 @@ TILES = {
 }
 
 
-@pytest.mark.parametrize("tiles", TILES)
-@pytest.mark.parametrize("length", [49, 54])
+@pytest.mark.parametrize("tiles", few(TILES, "pieces", "one tile"))
+@pytest.mark.parametrize("length", few([49, 54], 49))
 def test_rows_between_vectors(tiles: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but a row's own elements is read and written, whichever rows are neighbours."""
     as_planned(TILES[tiles], monkeypatch)
@@ -87,6 +88,7 @@ def test_several_rows_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
             assert dict(kernel.constants)["ROWS"] > 1
 
 
+@pytest.mark.slow
 def test_where_rows_are_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all that differs among rows lies alike; else, and where the compiler sees it, as it was."""
     seen: list[int] = []

@@ -13,6 +13,7 @@ from tests.ops.test_scalar import accepts, castable, check, operands, values
 from tests.targets.gpu.families import kernels, of
 from tests.targets.gpu.side_by_side import one
 from tests.targets.gpu.words import evaluate
+from tests.tiers import few
 
 TYPES = ("float", "double", "bool", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)))
 WORDS = [w for w in VOCABULARY if w not in ("where", "cast", "const")]
@@ -30,7 +31,7 @@ def test_every_word_is_there_and_no_other():
         s.cast("a", "fp4x2")
 
 
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("type", few(TYPES, "float", "half", "int32"))
 @pytest.mark.parametrize("arity", [1, 2])
 def test_words_are_those_of_numpy(arity, type, accelerator):
     """All words at once, for all values or pairs; those are compared for which the word has a meaning."""
@@ -53,7 +54,7 @@ def test_words_are_those_of_numpy(arity, type, accelerator):
         check(word, type, got[[place[bytes(row)] for row in rows]], want, *own)
 
 
-@pytest.mark.parametrize("source", TYPES)
+@pytest.mark.parametrize("source", few(TYPES, "float", "half", "int32", "bool"))
 def test_casts_are_those_of_numpy(source, accelerator):
     x = values(source)
     texts = [TritonScalar().cast("x0", target) for target in TYPES]
@@ -64,7 +65,7 @@ def test_casts_are_those_of_numpy(source, accelerator):
         check("cast", target, found[inside], want, x[inside])
 
 
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("type", few(TYPES, "float", "half", "int32", "bool"))
 def test_where_and_constants(type, accelerator):
     a, s = values(type), TritonScalar()
     mask = np.arange(len(a)) % 2 == 0

@@ -10,6 +10,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.gpu.emit import spread
 from tests.targets.gpu.side_by_side import built, check
+from tests.tiers import few_rows
 
 pytestmark = pytest.mark.usefixtures("everywhere")
 
@@ -45,6 +46,7 @@ def steps_of(shape: Shape, *more: Shape, inputs: dict[str, np.ndarray] | None = 
     return [s.kernel for s in made.executable.steps if s.kernel != "copy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("type", "lens"),
     [
@@ -58,7 +60,7 @@ def test_norms_in_three_kernels(type: str, lens: tuple[int, ...]) -> None:
     assert len(steps_of(images(type, *lens), scale=2)) == 3
 
 
-@pytest.mark.parametrize(("channels", "size"), [(16, (16, 32)), (5, (19, 37)), (16, (10, 33))])
+@pytest.mark.parametrize(("channels", "size"), few_rows([(16, (16, 32)), (5, (19, 37)), (16, (10, 33))], (5, (19, 37))))
 def test_large_images(channels: int, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of several tiles, of which the last may have none, with a mean far from zero."""
     monkeypatch.setattr(spread, "MOST_PARTS", 4)

@@ -12,6 +12,7 @@ from torch._dynamo.symbolic_convert import TensorifyState
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from tests.tiers import few, few_rows
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends
 from torch_migraphx.dynamo.write_tracking import Watch
@@ -68,7 +69,9 @@ def test_an_encoder_is_one_program(made: list[any_size.AnySize]) -> None:
     assert len(made) == 1 and forms(made[0]) <= 2
 
 
-@pytest.mark.parametrize("laid_out", [lambda x: x.to(memory_format=torch.channels_last), lambda x: x[..., ::2]])
+@pytest.mark.parametrize(
+    "laid_out", few([lambda x: x.to(memory_format=torch.channels_last), lambda x: x[..., ::2]], at=[0])
+)
 def test_inputs_in_another_order_take_the_short_way(
     laid_out: Any, made: list[any_size.AnySize], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,13 +88,16 @@ def test_inputs_in_another_order_take_the_short_way(
 
 @pytest.mark.parametrize(
     "function",
-    [
-        lambda x: (x * 2).permute(3, 1, 0, 2),
-        lambda x: (x.transpose(1, 2) * 2).contiguous().mT.relu(),
-        lambda x: [x.sum(1).mT.relu(), x * x.shape[0]],
-        lambda x: (F.avg_pool2d(x.to(memory_format=torch.channels_last), 2), x.shape[2]),
-        lambda x: (F.relu(x).flatten(2).transpose(1, 2), x[:, 1] + 1),
-    ],
+    few(
+        [
+            lambda x: (x * 2).permute(3, 1, 0, 2),
+            lambda x: (x.transpose(1, 2) * 2).contiguous().mT.relu(),
+            lambda x: [x.sum(1).mT.relu(), x * x.shape[0]],
+            lambda x: (F.avg_pool2d(x.to(memory_format=torch.channels_last), 2), x.shape[2]),
+            lambda x: (F.relu(x).flatten(2).transpose(1, 2), x[:, 1] + 1),
+        ],
+        at=[0, 1],
+    ),
 )
 def test_outputs_in_another_order(function: Any, made: list[any_size.AnySize]) -> None:
     """They have eager's strides, of one program for all sizes."""
@@ -122,14 +128,17 @@ def test_weights_that_change(made: list[any_size.AnySize]) -> None:
 
 @pytest.mark.parametrize(
     ("function", "once"),
-    [
-        (lambda x: (x, x + 1), True),
-        (lambda x: [y := x * 2, y.t()], True),
-        (lambda x: [y := x * 2, y[1:]], True),
-        (lambda x: (x.repeat(2, 1).sort(0)[0], x.shape[0]), True),
-        (lambda x: torch.special.airy_ai(x) + x.shape[1], False),
-        (lambda x: [part * 2 for part in x.split(x.shape[0] - 1)], True),
-    ],
+    few_rows(
+        [
+            (lambda x: (x, x + 1), True),
+            (lambda x: [y := x * 2, y.t()], True),
+            (lambda x: [y := x * 2, y[1:]], True),
+            (lambda x: (x.repeat(2, 1).sort(0)[0], x.shape[0]), True),
+            (lambda x: torch.special.airy_ai(x) + x.shape[1], False),
+            (lambda x: [part * 2 for part in x.split(x.shape[0] - 1)], True),
+        ],
+        at=[0, 1, 5],
+    ),
 )
 def test_what_is_one_program(function: Any, once: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Outputs that are inputs, or share memory, leave one program; what torch computes is compiled for each size."""
@@ -249,6 +258,7 @@ class Scaled(nn.Module):
         return seen * math.sqrt(2 / math.pi), torch.relu(x).view(torch.Size((*x.shape[:-1], 2, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "use_aot", "scales"),
     [
@@ -278,6 +288,7 @@ def test_floats_of_modules_are_compiled_in(backend: str, use_aot: bool, scales: 
     assert not TensorifyState.force_specializations  # else floats of other graphs with these names were numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
 def test_floats_that_autograd_finds_are_numbers_when_dynamo_traces_again(backend: str, monkeypatch: Any) -> None:
     """torch's own layer in inference has two, one of which Dynamo made a number by itself; it went round and round."""
@@ -328,6 +339,7 @@ class Ways(nn.Module):
         return y if way else y * x
 
 
+@pytest.mark.slow
 def test_graphs_of_the_same_weights_pack_them_once(made: list[any_size.AnySize]) -> None:
     """Until they are written: then each packs what they are."""
     model = Ways().eval()
@@ -384,6 +396,7 @@ def test_a_graph_is_normalized_once(made: list[any_size.AnySize], monkeypatch: p
     assert len(made) == len(seen) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [False, True])
 def test_a_recurrent_layer_is_one_node(training: bool, caplog: pytest.LogCaptureFixture) -> None:
     """AOTAutograd would unroll it. It makes states of as many rows as a batch has; without dropout it never drops."""
@@ -397,6 +410,7 @@ def test_a_recurrent_layer_is_one_node(training: bool, caplog: pytest.LogCapture
     assert "run in the engine, for all sizes" in caplog.text and "AOTAutograd" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_recurrent_layer_that_drops_nothing_is_trained_in_the_engine() -> None:
     """Its rate of dropout is a float of a module."""
     model = nn.LSTM(6, 5, 2)
@@ -408,7 +422,7 @@ def test_a_recurrent_layer_that_drops_nothing_is_trained_in_the_engine() -> None
             assert_close(g.numpy(), w.numpy(), scale=64)
 
 
-@pytest.mark.parametrize("make", [torch.zeros, torch.ones, torch.empty])
+@pytest.mark.parametrize("make", few([torch.zeros, torch.ones, torch.empty], torch.zeros))
 def test_tensors_made_of_a_size(make: Any, caplog: pytest.LogCaptureFixture) -> None:
     def function(x: Tensor) -> Tensor:
         own = make(x.shape[0], 1, dtype=torch.float64).fill_(2) if make is torch.empty else make((x.shape[0], 1))
@@ -424,20 +438,23 @@ def test_tensors_made_of_a_size(make: Any, caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.parametrize(
     "function",
-    [
-        lambda x: x.unfold(2, 3, 2).sum(-1),
-        lambda x: x.cummax(2)[1],
-        lambda x: x.slice_scatter(x[:, :, 1:-1:2] * 2, 2, 1, -1, 2),
-        lambda x: x.slice_scatter(x[:, :, 1:-1] * 2, 2, 1, -1),
-        lambda x: F.max_pool2d(x, 3, 2, 1, 1, ceil_mode=True, return_indices=True),
-        lambda x: F.max_pool2d(x, (2, 3), 1, 1, (2, 1), return_indices=True)[1],
-        lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True)[1],
-        lambda x: F.unfold(x[:, None], 3, 1, 1, 2),
-        lambda x: (x @ x.mT).diagonal(1, 1, 2).sum(-1),
-        lambda x: F.pad(x[None], (-1, 2, 1, -1), mode="replicate"),
-        lambda x: torch.zeros_like(x) + x[:, :1].expand_as(x) + x.flatten().view_as(x),
-        lambda x: x.clone().copy_(x[:1]).relu() + x.new_ones(x.shape) + torch.full_like(x, 3),
-    ],
+    few(
+        [
+            lambda x: x.unfold(2, 3, 2).sum(-1),
+            lambda x: x.cummax(2)[1],
+            lambda x: x.slice_scatter(x[:, :, 1:-1:2] * 2, 2, 1, -1, 2),
+            lambda x: x.slice_scatter(x[:, :, 1:-1] * 2, 2, 1, -1),
+            lambda x: F.max_pool2d(x, 3, 2, 1, 1, ceil_mode=True, return_indices=True),
+            lambda x: F.max_pool2d(x, (2, 3), 1, 1, (2, 1), return_indices=True)[1],
+            lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True)[1],
+            lambda x: F.unfold(x[:, None], 3, 1, 1, 2),
+            lambda x: (x @ x.mT).diagonal(1, 1, 2).sum(-1),
+            lambda x: F.pad(x[None], (-1, 2, 1, -1), mode="replicate"),
+            lambda x: torch.zeros_like(x) + x[:, :1].expand_as(x) + x.flatten().view_as(x),
+            lambda x: x.clone().copy_(x[:1]).relu() + x.new_ones(x.shape) + torch.full_like(x, 3),
+        ],
+        at=[0, 9],
+    ),
 )
 def test_what_is_counted_along_an_open_length(function: Any, made: list[any_size.AnySize]) -> None:
     """One program for each graph of Dynamo's: torch 2.11 makes two for windows that may reach over the end."""
@@ -455,7 +472,7 @@ def test_what_is_counted_along_an_open_length(function: Any, made: list[any_size
     assert len(made) == len(graphs)
 
 
-@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize("backend", few(["migraphx", "migraphx_aot"], "migraphx"))
 @pytest.mark.parametrize(
     "function",
     [
@@ -479,11 +496,14 @@ def test_floats_of_sizes(function: Any, backend: str, made: list[any_size.AnySiz
 
 @pytest.mark.parametrize(
     "function",
-    [
-        lambda x: x.select(1, x.shape[1] - 1) * 2,
-        lambda x: x.select(1, x.shape[1] // 2) * x[:, -2],
-        lambda x: x.select_scatter(x[:, 0] * 2, 1, x.shape[1] - 2),
-    ],
+    few(
+        [
+            lambda x: x.select(1, x.shape[1] - 1) * 2,
+            lambda x: x.select(1, x.shape[1] // 2) * x[:, -2],
+            lambda x: x.select_scatter(x[:, 0] * 2, 1, x.shape[1] - 2),
+        ],
+        at=[0],
+    ),
 )
 def test_an_element_at_an_open_place(function: Any, made: list[any_size.AnySize]) -> None:
     """Python's own index is a number to Dynamo, `select` takes a symbol: it is one form for all lengths."""

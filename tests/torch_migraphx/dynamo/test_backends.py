@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import torch_migraphx.dynamo
 from tests.limits import HANG
+from tests.tiers import few
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends, migraphx_pretraced_backend
 
@@ -62,6 +63,7 @@ def test_inference(backend, caplog):
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_a_process_that_imports_torch_alone():
     """The backend is found, with no torchao, whose absence has one message; the log says once whose the backward is."""
     code = (
@@ -85,7 +87,7 @@ def test_unknown_option_names_the_nearest():
         compiled(nn.Linear(4, 5), targt="ref")(torch.ones(2, 4))
 
 
-@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize("backend", few(["migraphx", "migraphx_aot"], "migraphx_aot"))
 def test_training_step(backend):
     """Output, gradients and running statistics of a model in training mode."""
     model = Net().train()
@@ -449,6 +451,7 @@ def test_inference_mode_and_autocast(caplog):
     assert_close(got.float().numpy(), want.float().numpy(), dtype=ml_dtypes.bfloat16)
 
 
+@pytest.mark.slow
 def test_threads():
     model = Net().eval()
     fast = compiled(model)

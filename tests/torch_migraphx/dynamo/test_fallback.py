@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 import torch_migraphx
 from tests.limits import HANG
+from tests.tiers import few
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends, compilations
 
@@ -48,7 +49,7 @@ def of_the_input(x):
     return x.chunk(3, 1), x[1:, ::2], (x * 2).unbind(0)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", few([False, True], False))
 @pytest.mark.parametrize("function", [halves, parts_and_all, of_the_input])
 def test_outputs_share_memory_as_eagers_do(function, dynamic, caplog):
     """All run in the engine; a write to one shows in all, and in the input."""
@@ -143,8 +144,8 @@ def same_facts(fast, function, write):
             assert a == b
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("function", GIVEN.values(), ids=GIVEN)
+@pytest.mark.parametrize("dynamic", few([False, True], False))
+@pytest.mark.parametrize("function", few(GIVEN.values(), "of every kind", "whole"), ids=GIVEN)
 def test_views_of_inputs_where_gradients_are_asked_for(function, dynamic, caplog):
     fast = compiled(function, dynamic)
     same_facts(fast, function, hidden_from_autograd)
@@ -152,7 +153,7 @@ def test_views_of_inputs_where_gradients_are_asked_for(function, dynamic, caplog
     assert "a graph runs in torch" not in caplog.text
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", few([False, True], False))
 @pytest.mark.parametrize("function", MADE.values(), ids=MADE)
 def test_outputs_share_memory_where_gradients_are_asked_for(function, dynamic, caplog):
     same_facts(compiled(function, dynamic), function, with_gradients)
@@ -205,7 +206,7 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", few([False, True], False))
 @pytest.mark.parametrize("name", DRAWS)
 def test_the_first_seeded_call_is_eagers(name, dynamic):
     function = DRAWS[name]
@@ -226,7 +227,7 @@ def test_the_log_names_scripted_modules(caplog):
     assert "Script" in line
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("kind", few([nn.LSTM, nn.GRU, nn.RNN], nn.LSTM))
 def test_recurrent_layers_run_in_the_engine(kind, caplog):
     """Dynamo's own configuration is as it was: another backend gets no graph of them."""
     model, graphs = kind(6, 5, 2, bidirectional=True).eval(), []
@@ -240,6 +241,7 @@ def test_recurrent_layers_run_in_the_engine(kind, caplog):
     assert not graphs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["forward", "backward"])
 def test_another_thread_compiles_a_backward_meanwhile(first, caplog, monkeypatch):
     """Which Dynamo does beside a compilation: neither changes what the other does, or is left behind."""
@@ -299,6 +301,7 @@ def test_dropout_between_recurrent_layers_is_not_lost(caplog):
     assert "has dropout between its layers" in caplog.text
 
 
+@pytest.mark.slow
 def test_an_lstm_that_torch_writes_for_its_own_kernel_runs_in_the_engine(caplog):
     cell, layer = nn.LSTMCell(5, 5).eval(), nn.LSTM(6, 5, 2, bidirectional=True).eval()
 
@@ -330,6 +333,7 @@ def test_dynamo_reads_files_for_its_logs_where_these_are_on():
         logs.set_logs()
 
 
+@pytest.mark.slow
 def test_products_that_aot_took_apart_are_one_attention():
     """A window that is written to part by part sends the graph through AOTAutograd, whose matmul is `bmm` of copies."""
 

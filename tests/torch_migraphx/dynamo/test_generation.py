@@ -81,6 +81,7 @@ def test_gradients_of_grouped_queries():
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cache", "dynamic"), [("static", None), (None, True)])
 def test_llama_generates_what_eager_does(cache, dynamic, caplog):
     pytest.importorskip("transformers")
@@ -98,6 +99,7 @@ def test_llama_generates_what_eager_does(cache, dynamic, caplog):
     assert pieces(caplog) and all("run in the engine" in line for line in pieces(caplog))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_mamba(caplog):
     """Its scan is made of vmap; its layers meet tensors that belong to a transform. Dynamo traces each token."""

@@ -12,6 +12,7 @@ from torch import nn
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch._dynamo.utils import counters
 
+from tests.tiers import few
 from torch_migraphx.dynamo import module_guards
 from torch_migraphx.dynamo.module_guards import ModuleGuard, guard_modules_by_version
 
@@ -106,8 +107,10 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("names", [[*WRITES][k : k + 5] for k in range(0, len(WRITES), 5)])
-@pytest.mark.parametrize("behind", [backend, reading])
+@pytest.mark.parametrize(
+    "names", few([[*WRITES][k : k + 5] for k in range(0, len(WRITES), 5)], [*WRITES][:5], [*WRITES][5:10])
+)
+@pytest.mark.parametrize("behind", few([backend, reading], backend))
 def test_every_change_is_seen(names, behind):
     """One after the other, fewer of them than Dynamo compiles a function anew."""
     m = model(2)
@@ -137,8 +140,8 @@ class Adds(nn.Module):
         return x
 
 
-@pytest.mark.parametrize("writes", [False, True])
-@pytest.mark.parametrize("calls", [("another", "buffer", "another"), ("buffer", "another", "buffer")])
+@pytest.mark.parametrize("writes", few([False, True], True))
+@pytest.mark.parametrize("calls", few([("another", "buffer", "another"), ("buffer", "another", "buffer")], at=[0]))
 def test_an_input_that_is_a_buffer(calls, writes):
     """Whether it is one when the graph is traced, or later, or is none any more."""
     m = Adds(writes)
@@ -150,6 +153,7 @@ def test_an_input_that_is_a_buffer(calls, writes):
         torch.testing.assert_close(m.state_dict(), own.state_dict())
 
 
+@pytest.mark.slow
 def test_buffers_of_others_layers_are_asked_by_version_too():
     """Where nothing is written: else Dynamo compares each with the inputs."""
     asked = {}
@@ -245,6 +249,7 @@ def test_with_gradients_dynamo_asks_itself(monkeypatch):
         torch.testing.assert_close(fast(X), m(X))
 
 
+@pytest.mark.slow
 def test_whether_weights_require_gradients_is_asked():
     """As often as Dynamo asks: torch 2.11 does not without gradients."""
 
@@ -263,6 +268,7 @@ def test_whether_weights_require_gradients_is_asked():
     same(fast, theirs)
 
 
+@pytest.mark.slow
 def test_changes_are_seen_where_words_are_not_known(monkeypatch):
     """As on another Python or torch: each object is asked."""
     monkeypatch.setattr(module_guards, "words_of", lambda *_: None)

@@ -150,6 +150,7 @@ class Scaled(nn.Module):
         return x[:, self.begin :] * self.by
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("saved", "other"),
     [

@@ -51,6 +51,7 @@ def calls(infos: list[Any], dtype: torch.dtype) -> list[tuple[str, Callable[...,
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "dtype"), [(OPERATORS, torch.float32), (WHOLE, torch.int64)], ids=["float", "whole"])
 def test_first_and_last_samples(words: str, dtype: torch.dtype, database: list[Any], caplog: Any) -> None:
     names = words.split()

@@ -98,6 +98,7 @@ def test_complex_products_become_real_ones() -> None:
     torch.testing.assert_close(gm(model.turn, x)[0], model(x))
 
 
+@pytest.mark.slow
 def test_tensor_meta_of_several_values() -> None:
     gm = torch.export.export(nn.LayerNorm(4, elementwise_affine=False), (X,)).run_decompositions().graph_module
     for n in gm.graph.nodes:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from benchmarks.models import import_torchvision, randomize
+from tests.tiers import few
 from tests.tolerances import QUANTIZED_ERROR
 from tests.torch_migraphx.quantized_programs import kernels
 from torch_migraphx.fx import lower_to_mgx
@@ -64,7 +65,7 @@ def close(got: torch.Tensor, want: torch.Tensor) -> bool:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"asymmetric_activations": True}, {"per_ch_weights": False}, {"calibration": "mse"}],
+    few([{}, {"asymmetric_activations": True}, {"per_ch_weights": False}, {"calibration": "mse"}], {}),
     ids=["default", "asymmetric", "one scale", "mse"],
 )
 def test_the_workflow_of_the_documents(options):
@@ -83,6 +84,7 @@ def test_the_workflow_of_the_documents(options):
         assert (want - model(x)).norm() < 0.05 * model(x).norm()
 
 
+@pytest.mark.slow
 def test_a_resnet_is_one_program_of_integers():
     torch.manual_seed(0)
     resnet = import_torchvision().models.resnet
@@ -116,6 +118,7 @@ class Products(nn.Module):
         return torch.addmm(self.bias, x.flatten(0, 2), self.matrix), x @ self.matrix, x.flatten(0, 2).mm(self.matrix)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asymmetric", [False, True])
 def test_transposed_convolutions_and_matrices(asymmetric: bool):
     torch.manual_seed(0)
@@ -136,6 +139,7 @@ def test_weights_are_not_folded():
     assert "quantize_per_channel" in quantized.code and not any(p.dtype == torch.int8 for p in quantized.buffers())
 
 
+@pytest.mark.slow
 def test_training_aware():
     torch.manual_seed(0)
     x = torch.randn(4, 3, 8, 8)
@@ -155,6 +159,7 @@ def test_training_aware():
         assert close(lowered(x), quantized(x))
 
 
+@pytest.mark.slow
 def test_reference_representation(monkeypatch):
     """Graphs that spell out the arithmetic of integers.
 
@@ -171,6 +176,7 @@ def test_reference_representation(monkeypatch):
         assert close(lower_to_mgx(quantized, [x], fallback="error")(x), quantized(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "kernel"),
     [
@@ -204,6 +210,7 @@ def decibels(model: nn.Module, x: torch.Tensor, want: torch.Tensor) -> float:
         return float(20 * torch.log10(want.norm() / (model(x) - want).norm().clamp(min=1e-9)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["fp32", "fp16"])
 def test_what_loses_most_stays_in_floats(keep):
     torch.manual_seed(0)
@@ -281,6 +288,7 @@ class Random(nn.Module):
         return x.mean((2, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_random_models(seed):
     torch.manual_seed(seed)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tests.tiers import few, few_rows
 from tests.tolerances import assert_close
 
 KERNEL = torch.ones(4, 3, 3, 3) / 27
@@ -52,11 +53,16 @@ def in_torch(x: Tensor, image: Tensor) -> list[Tensor]:
 
 @pytest.mark.parametrize(
     ("function", "dynamic", "grad"),
-    [
-        *product([of_a_matrix, of_an_image], [False, True], [False, True]),
-        (in_torch, False, False),
-        (in_torch, True, True),
-    ],
+    few_rows(
+        [
+            *product([of_a_matrix, of_an_image], [False, True], [False, True]),
+            (in_torch, False, False),
+            (in_torch, True, True),
+        ],
+        (of_a_matrix, False, True),
+        (of_an_image, False, False),
+        (of_a_matrix, True, False),
+    ),
 )
 def test_strides_are_those_of_eager(function: Callable[..., list[Tensor]], dynamic: bool, grad: bool) -> None:
     torch._dynamo.reset()
@@ -67,6 +73,7 @@ def test_strides_are_those_of_eager(function: Callable[..., list[Tensor]], dynam
         assert_close(g.detach().numpy(), w.detach().numpy(), scale=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
 @pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
 def test_parts_that_begin_at_an_open_length(backend: str, grad: bool) -> None:
@@ -102,6 +109,7 @@ def by_places(x: Tensor) -> list[Tensor]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "grad", "dynamic"),
     [((0, 1), False, True), ((0, 1), True, False), ((1, 0), False, False), ((1, 0), True, True)],
@@ -130,7 +138,7 @@ def parts(x: Tensor) -> list[Tensor]:
     return [*base.chunk(2, 1), *(x * 3).unbind(0), *(x + 1).split(3)]
 
 
-@pytest.mark.parametrize("function", [written, parts])
+@pytest.mark.parametrize("function", few([written, parts], written))
 @pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
 def test_parts_of_a_tensor(function: Callable[[Tensor], list[Tensor]], grad: bool) -> None:
     """Values, gradients, and the parts that share memory: a write to one shows in eager's others and in ours."""
@@ -169,6 +177,7 @@ def test_inputs_that_overlap(around: list[int]) -> None:
         assert_close(ours.numpy(), eager.numpy())
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_overlaps_that_begin_at_an_open_place(caplog: pytest.LogCaptureFixture) -> None:
     def function(x: Tensor, y: Tensor) -> Tensor:

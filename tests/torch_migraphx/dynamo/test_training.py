@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from tests.tiers import few, few_rows
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends
 from torch_migraphx.fx import any_size
@@ -113,13 +114,16 @@ def images() -> nn.Module:
 
 @pytest.mark.parametrize(
     ("model", "inputs"),
-    [
-        (nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4)), rows),
-        (images(), rows),
-        (Tied(), words),
-        (Attention(causal=True), rows),
-        (Attention(causal=False), rows),
-    ],
+    few_rows(
+        [
+            (nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4)), rows),
+            (images(), rows),
+            (Tied(), words),
+            (Attention(causal=True), rows),
+            (Attention(causal=False), rows),
+        ],
+        at=[2],
+    ),
 )
 def test_models_that_learn(model: nn.Module, inputs: Any, made: list[Any]) -> None:
     """A forward, a backward, and a forward that is given the weights, which have changed."""
@@ -129,6 +133,7 @@ def test_models_that_learn(model: nn.Module, inputs: Any, made: list[Any]) -> No
     assert max(counts) <= 2, counts  # a second one is faster at some sizes; four would be one for each
 
 
+@pytest.mark.slow
 def test_dropout(made: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     """Torch draws ahead of the forward, as eager does; the backward reads the same numbers."""
     same_steps(nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4), nn.Dropout(0.1)), rows)
@@ -137,6 +142,7 @@ def test_dropout(made: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     assert "torch draws the random numbers of a compiled graph" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_number_that_is_never_positive(made: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     """Transformers slices logits by one: the least length of what the backward is given is no number then."""
     same_steps(lambda x, k: x.exp()[slice(-k, None)] * 2, lambda n: [*rows(n), 0])
@@ -151,17 +157,20 @@ def test_dropout_with_nothing_in_torch() -> None:
 
 @pytest.mark.parametrize(
     ("function", "loss"),
-    [
-        (lambda x: x.exp(), torch.sum),
-        (lambda x: (x * 3).t(), square),
-        (lambda x: (x * 3)[1:, ::2], square),
-        (lambda x: x.sum(1, keepdim=True).expand(-1, 5), square),
-        (lambda x: (x, x.view(-1), x * 2), square),
-        (lambda x: (y := x * 3, y.t(), y[1:], y.view(-1)), square),
-        (lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % 8, label_smoothing=0.1), square),
-        (lambda x: F.log_softmax(x[:, :-1].reshape(-1, x.shape[1] - 1), 1), square),
-        (lambda x: x.mean(0) / (x.shape[0] * 3 + 1), square),
-    ],
+    few_rows(
+        [
+            (lambda x: x.exp(), torch.sum),
+            (lambda x: (x * 3).t(), square),
+            (lambda x: (x * 3)[1:, ::2], square),
+            (lambda x: x.sum(1, keepdim=True).expand(-1, 5), square),
+            (lambda x: (x, x.view(-1), x * 2), square),
+            (lambda x: (y := x * 3, y.t(), y[1:], y.view(-1)), square),
+            (lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % 8, label_smoothing=0.1), square),
+            (lambda x: F.log_softmax(x[:, :-1].reshape(-1, x.shape[1] - 1), 1), square),
+            (lambda x: x.mean(0) / (x.shape[0] * 3 + 1), square),
+        ],
+        at=[0, 1, 2, 3],
+    ),
 )
 def test_functions(function: Any, loss: Any, made: list[Any]) -> None:
     """Gradients that hold an element many times, outputs that share memory, numbers that a backward is given."""
@@ -170,7 +179,7 @@ def test_functions(function: Any, loss: Any, made: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize("backend", few(["migraphx", "migraphx_aot"], "migraphx"))
 def test_a_backward_that_comes_again(backend: str, dynamic: bool) -> None:
     """What the forward saved is as it was."""
     model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))

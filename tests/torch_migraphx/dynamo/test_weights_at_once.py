@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.tiers import few
 from tests.torch_migraphx.dynamo.test_module_guards import WRITES, X, model
 from torch_migraphx.dynamo import weights_at_once
 from torch_migraphx.dynamo.module_guards import PATIENCE
@@ -106,6 +107,7 @@ def test_weights_that_are_inputs_are_asked_for_nothing(monkeypatch):
     assert looked == [1] * 6
 
 
+@pytest.mark.slow
 def test_gradients_flow_beside_weights_that_are_inputs():
     m, fast = with_weights_as_inputs()
     same(fast, m)
@@ -122,8 +124,8 @@ def with_weights_compiled_in() -> tuple[Any, Any]:
     return m, compiled(m)
 
 
-@pytest.mark.parametrize("made", [with_weights_compiled_in, with_weights_as_inputs])
-@pytest.mark.parametrize("names", [WEIGHTS[:4], WEIGHTS[4:]])
+@pytest.mark.parametrize("made", few([with_weights_compiled_in, with_weights_as_inputs], with_weights_as_inputs))
+@pytest.mark.parametrize("names", few([WEIGHTS[:4], WEIGHTS[4:]], WEIGHTS[:4]))
 def test_another_weight_is_seen(names, made, fetched):
     m, fast = made()
     same(fast, m)
@@ -137,13 +139,16 @@ def test_another_weight_is_seen(names, made, fetched):
 
 @pytest.mark.parametrize(
     "write",
-    [
-        lambda w: w.mul_(2),
-        lambda w: w.data.mul_(2),
-        lambda w: w.numpy(force=True).__imul__(2),
-        lambda w: setattr(w, "data", w.data * 2),
-        lambda w: w.set_(w * 2),
-    ],
+    few(
+        [
+            lambda w: w.mul_(2),
+            lambda w: w.data.mul_(2),
+            lambda w: w.numpy(force=True).__imul__(2),
+            lambda w: setattr(w, "data", w.data * 2),
+            lambda w: w.set_(w * 2),
+        ],
+        at=[0, 1],
+    ),
     ids=["in place", "data", "numpy", "other data", "set_"],
 )
 def test_other_elements_are_seen(write):
@@ -164,6 +169,7 @@ def test_modules_that_share_a_graph_have_their_own(fetched):
     assert [m for m, _ in fetched[-3:]] == models and all(known for _, known in fetched[-3:])
 
 
+@pytest.mark.slow
 def test_a_module_that_is_always_written_is_read_anew():
     m = model(2)
     fast = compiled(m)
@@ -201,6 +207,7 @@ def test_tensors_in_a_dictionary():
         weights[next(iter(weights))] = nn.Parameter(torch.ones(8, 8))
 
 
+@pytest.mark.slow
 def test_sizes_that_are_compiled_apart(fetched):
     """Dynamo calls the backend again, with the arguments of a call."""
     m, x = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)]), torch.randn(6, 8)

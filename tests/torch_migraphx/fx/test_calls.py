@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
+from tests.tiers import few
 from tests.tolerances import assert_close
 from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_to_mgx
 from torch_migraphx.fx.lowered import LoweredModule, restored, state_of
@@ -78,7 +79,7 @@ CLASSES = {
 }
 
 
-@pytest.mark.parametrize("use_aten", [False, True])
+@pytest.mark.parametrize("use_aten", few([False, True], False))
 @pytest.mark.parametrize("name", [*SEVERAL, *CLASSES])
 def test_answers_have_eagers_structure(name, use_aten, caplog):
     if use_aten and name in ("dataclass", "dict's own"):
@@ -163,6 +164,7 @@ def double(x, by=2):
     return (x * by).max(1)
 
 
+@pytest.mark.slow
 def test_functions():
     layer = nn.Linear(6, 3).eval()
     for function in (double, torch.relu, lambda x: layer(x) + 1, layer.forward):
@@ -175,7 +177,7 @@ def test_functions():
         lower_to_mgx(3, [X])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", few([False, True], True))
 def test_exported_programs(dynamic):
     class Model(nn.Module):
         def __init__(self):
@@ -233,7 +235,9 @@ def test_hooks_of_the_model_itself(use_aten):
         same(got, model(X, y=X))
 
 
-@pytest.mark.parametrize("function", [lambda x: x + torch.rand(4, 6), torch.bernoulli, lambda x: x.clone().normal_()])
+@pytest.mark.parametrize(
+    "function", few([lambda x: x + torch.rand(4, 6), torch.bernoulli, lambda x: x.clone().normal_()], at=[0])
+)
 def test_compiling_draws_no_numbers(function):
     """Of no generator; and a seed then gives what it gives in eager."""
 

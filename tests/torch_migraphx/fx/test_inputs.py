@@ -17,6 +17,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 import migraphx
 from migraphx.targets.cpu import toolchain
+from tests.tiers import few, few_rows
 from tests.tolerances import assert_close
 from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.any_size import AnySize
@@ -54,11 +55,14 @@ def compiled_for(lowered: LoweredModule) -> list[int]:
 
 @pytest.mark.parametrize(
     ("shapes", "at_once"),
-    [
-        ({"x": {0: BATCH}, "y": {0: BATCH}}, []),
-        (({0: {**RANGE, "optimals": [1, 4]}}, {0: RANGE}), [1, 4]),
-        ([{0: migraphx.shape.dynamic_dimension(1, 16, {2})}, {0: Dim.AUTO}], [2]),
-    ],
+    few_rows(
+        [
+            ({"x": {0: BATCH}, "y": {0: BATCH}}, []),
+            (({0: {**RANGE, "optimals": [1, 4]}}, {0: RANGE}), [1, 4]),
+            ([{0: migraphx.shape.dynamic_dimension(1, 16, {2})}, {0: Dim.AUTO}], [2]),
+        ],
+        at=[1],
+    ),
     ids=["torch.export", "ranges", "dynamic_dimension"],
 )
 def test_other_lengths_are_no_error(shapes: Any, at_once: list[int]) -> None:
@@ -124,6 +128,7 @@ def test_optimal_lengths_are_compiled_ahead_and_alone() -> None:
     assert [lens for (lens,), _ in alone] == [(1, 4), (4, 4)] and len(region.forms) == 1
 
 
+@pytest.mark.slow
 def test_a_dynamic_model_on_the_cpu_is_copied_and_saved() -> None:
     model = Model().eval()
     lowered = lower_to_mgx(model, [X, X], dynamic_shapes=({0: RANGE}, {0: RANGE}), target="cpu", max_specialisations=2)
@@ -168,6 +173,7 @@ def test_symbols_of_other_traces_are_no_lengths() -> None:
     assert torch.equal(lowered(X), X.relu())
 
 
+@pytest.mark.slow
 def test_scripted_models_run_in_the_engine() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.ReLU())
     scripted = torch.jit.script(model)
@@ -240,7 +246,9 @@ class Twice(nn.Module):
         return Pair(y, y + 1)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "copied", few([copy.deepcopy, copy.copy, lambda x: pickle.loads(pickle.dumps(x))], copy.deepcopy)
+)
 @pytest.mark.parametrize("model", [nn.Linear(4, 4), Twice()])
 def test_copies_take_weights_too(model: nn.Module, copied: Callable[[Any], Any]) -> None:
     lowered = lower_to_mgx(model.eval(), [X], target="ref")

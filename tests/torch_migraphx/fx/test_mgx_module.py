@@ -276,6 +276,7 @@ def test_pickle_deepcopy_and_state_dict(both):
             assert torch.equal(g, w)
 
 
+@pytest.mark.slow
 def test_a_spawned_process_takes_a_module():
     model = nn.Linear(4, 5).eval()
     lowered = lower_to_mgx(model, [X], target="cpu")

@@ -9,6 +9,7 @@ import torch.ao.quantization as ao
 from torch import nn
 from torch.ao.quantization.quantize_fx import convert_fx, convert_to_reference_fx, prepare_fx, prepare_qat_fx
 
+from tests.tiers import few, few_rows
 from tests.torch_migraphx.quantized_programs import kernels
 from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.lower_graph import FallbackError
@@ -57,7 +58,7 @@ def of_steps(got: torch.Tensor, want: torch.Tensor, most: int = 1) -> bool:
     return bool((got - want).abs().max() <= most * step) and bool(off.float().mean() < 0.35)
 
 
-@pytest.mark.parametrize("make", [prepared, prepared_by_fx, observed])
+@pytest.mark.parametrize("make", few([prepared, prepared_by_fx, observed], prepared_by_fx))
 def test_what_still_observes_stays_in_torch(make, caplog):
     """Observers write to their model at each call in eval() too: lowering must not, and calls must as eager's do."""
     torch.manual_seed(0)
@@ -73,6 +74,7 @@ def test_what_still_observes_stays_in_torch(make, caplog):
             torch.testing.assert_close(model.state_dict()[name], want, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [prepared, prepared_by_fx])
 def test_what_was_trained_runs_in_the_engine(make):
     """Fake quantizers that observe no more, and what convert makes of them."""
@@ -86,6 +88,7 @@ def test_what_was_trained_runs_in_the_engine(make):
             assert of_steps(fast(X), form(X), most=3)
 
 
+@pytest.mark.slow
 def test_an_exported_state_that_changes_is_named():
     with pytest.raises(RuntimeError, match=r"weight_fake_quant\.scale in place"):
         lower_to_mgx(prepared(), [X], target="ref", use_aten=True)
@@ -105,7 +108,9 @@ class Residual(nn.Module):
         return self.head(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
-@pytest.mark.parametrize(("asymmetric", "convert"), [(False, convert_to_reference_fx), (True, convert_fx)])
+@pytest.mark.parametrize(
+    ("asymmetric", "convert"), few_rows([(False, convert_to_reference_fx), (True, convert_fx)], at=[1])
+)
 def test_the_workflow_of_the_documents(asymmetric, convert):
     """prepare_fx, calibration, convert_fx with our configurations: torch runs the model, and so do we, as integers."""
     torch.manual_seed(0)
@@ -157,6 +162,7 @@ def converted(model: Any, x: torch.Tensor) -> nn.Module:
     return ao.convert(prepared)
 
 
+@pytest.mark.slow
 def test_modules_of_eager_mode():
     torch.manual_seed(0)
     model: Any = Everything()
@@ -169,6 +175,7 @@ def test_modules_of_eager_mode():
         assert of_steps(fast(x), quantized(x), most=3)
 
 
+@pytest.mark.slow
 def test_answers_that_stay_quantized():
     torch.manual_seed(0)
     x = torch.randn(2, 16)
@@ -207,14 +214,17 @@ class Cells(nn.Module):
 
 @pytest.mark.parametrize(
     ("model", "kinds", "lens", "dtype"),
-    [
-        (nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)), {nn.Linear}, (3, 16), torch.qint8),
-        (nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)), {nn.Linear}, (2, 3, 16), torch.qint8),
-        (nn.Sequential(nn.Linear(16, 8)), {nn.Linear}, (3, 16), torch.float16),
-        (recurrent(nn.LSTM, num_layers=2, bidirectional=True), {nn.LSTM}, (2, 2, 6), torch.qint8),
-        (recurrent(nn.GRU, batch_first=True), {nn.GRU}, (2, 3, 6), torch.qint8),
-        (Cells(), {nn.LSTMCell, nn.GRUCell, nn.RNNCell}, (2, 6), torch.qint8),
-    ],
+    few_rows(
+        [
+            (nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)), {nn.Linear}, (3, 16), torch.qint8),
+            (nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)), {nn.Linear}, (2, 3, 16), torch.qint8),
+            (nn.Sequential(nn.Linear(16, 8)), {nn.Linear}, (3, 16), torch.float16),
+            (recurrent(nn.LSTM, num_layers=2, bidirectional=True), {nn.LSTM}, (2, 2, 6), torch.qint8),
+            (recurrent(nn.GRU, batch_first=True), {nn.GRU}, (2, 3, 6), torch.qint8),
+            (Cells(), {nn.LSTMCell, nn.GRUCell, nn.RNNCell}, (2, 6), torch.qint8),
+        ],
+        at=[0, 1],
+    ),
     ids=["linear", "tokens", "half", "lstm", "gru", "cells"],
 )
 def test_dynamic_quantization(model, kinds, lens, dtype):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks.models import import_transformers
+from tests.tiers import few
 from torch_migraphx.fx import any_size
 
 pytest.importorskip("transformers")
@@ -76,7 +77,7 @@ def answers(model: Any, given: dict[str, torch.Tensor], **arguments: Any) -> tor
     return model.generate(**given, **{"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, **arguments})
 
 
-@pytest.mark.parametrize("make", [qwen, gpt2, sliding])
+@pytest.mark.parametrize("make", few([qwen, gpt2, sliding], gpt2))
 def test_tokens_are_those_of_eager(make):
     """Either cache takes the same program, where transformers makes no mask of its own for one."""
     model, own = pair(make, target="ref")
@@ -87,6 +88,7 @@ def test_tokens_are_those_of_eager(make):
         assert len(own.forward._runners) == 1 or not given["attention_mask"].all() or make is sliding
 
 
+@pytest.mark.slow
 def test_a_mixture_of_experts():
     """On cpu: one program for prompts and steps, whatever the number of tokens that an expert gets."""
     model, own = pair(mixture)
@@ -95,6 +97,7 @@ def test_a_mixture_of_experts():
     assert own.forward.compiled == 1
 
 
+@pytest.mark.slow
 def test_weights_of_4_bits_are_one_program_too():
     """The oracle is eager with weights that are rounded here: 32 along the depth share the largest magnitude over 7."""
     model, own = pair(one_layer, int4_weights=True)
@@ -112,6 +115,7 @@ def test_weights_of_4_bits_are_one_program_too():
     assert own.forward.compiled == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(generation.caches.FP8 is None, reason="this transformers has no cache of fp8")
 def test_a_cache_of_fp8():
     """In double: what two computations round to fp8 is then not told apart by their last bits.
@@ -137,6 +141,7 @@ def test_a_cache_of_fp8():
         torch.testing.assert_close(own(short, past_key_values=turned).logits, want)
 
 
+@pytest.mark.slow
 def test_lengths_are_numbers_of_a_run(monkeypatch):
     """On cpu: prompts of any length, several chunks of them too, and any number of sequences are one program.
 
@@ -181,6 +186,7 @@ def test_models_that_ask_for_sizes_are_compiled_for_each(most, why):
     )
 
 
+@pytest.mark.slow
 def test_a_fault_is_no_refusal(monkeypatch):
     """What goes wrong inside is not taken for a model that cannot be compiled for all sizes."""
 
@@ -193,6 +199,7 @@ def test_a_fault_is_no_refusal(monkeypatch):
         answers(own, prompt(1, 3))
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_full_grows(monkeypatch):
     monkeypatch.setattr("torch_migraphx.generation.caches.BLOCK", 64)
     model, own = pair(one_layer, target="ref")
@@ -217,6 +224,7 @@ def test_a_step_writes_to_the_cache_in_place():
         torch.testing.assert_close(layer.values, theirs.values, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_weights_that_change_are_seen():
     model, own = pair(one_layer, target="ref")
     given = prompt(1, 4)
@@ -229,6 +237,7 @@ def test_weights_that_change_are_seen():
     assert torch.equal(answers(own, given), answers(model, given))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_objects")
 def test_programs_that_are_forgotten_are_let_go():
     model, own = pair(one_layer, target="ref", max_specialisations=2)

@@ -104,6 +104,7 @@ def test_the_stages_are_those_of_the_notebook(mlp: torch_migraphx.Report) -> Non
     assert program.count("dot") == 1 and program.count("erf") == 1
 
 
+@pytest.mark.slow
 def test_what_torch_pads_by_writing_is_taken_apart_too() -> None:
     report = torch_migraphx.explain(nn.Sequential(nn.MaxPool2d(3, 2, 1)), [torch.randn(1, 2, 8, 8)], target="ref")
     (graph,) = report.content.graphs
@@ -145,6 +146,7 @@ def test_text_page_and_data_agree(mlp: torch_migraphx.Report, tmp_path: Path) ->
     assert "<iframe srcdoc=" in mlp._repr_html_()
 
 
+@pytest.mark.slow
 def test_fused_kernels_name_every_line_that_they_compute() -> None:
     (graph,) = torch_migraphx.explain(MLP(), X, target="cpu").content.graphs
     (kernel,) = graph.kernels
@@ -153,6 +155,7 @@ def test_fused_kernels_name_every_line_that_they_compute() -> None:
     assert any(line.text == kernel.text for line in stage(graph, "After the passes").lines)
 
 
+@pytest.mark.slow
 def test_what_falls_back_and_why_and_where_dynamo_ends_a_graph() -> None:
     report = torch_migraphx.explain(Broken(), [X], target="ref", min_acc_module_size=1)
     first, second = report.content.graphs
@@ -185,6 +188,7 @@ def test_no_joint_graph_where_nothing_needs_a_gradient() -> None:
     assert joint.missing == "no input and no weight needs a gradient" and not joint.lines
 
 
+@pytest.mark.slow
 def test_explaining_is_without_traces() -> None:
     """Neither the model nor the sequence of random numbers changes, and the next call's lengths are no symbols."""
     model = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout())
@@ -266,6 +270,7 @@ def test_weights_that_changed_do_not_make_another_entry() -> None:
     assert [s.name for s in graph.stages] == STAGES
 
 
+@pytest.mark.slow
 def test_a_graph_for_training_says_where_the_backward_runs() -> None:
     report = torch_migraphx.Report()
     options: dict[str, Any] = {"target": "ref", "report": report}

@@ -110,6 +110,7 @@ def test_torch_fx(space):
     assert "%clamp" in printed and "def forward(self, x):" in printed
 
 
+@pytest.mark.slow
 def test_resnet50_by_fx(space, monkeypatch):
     """Of fewer layers, for time."""
     monkeypatch.setattr(import_torchvision().models, "resnet50", lambda: shallow("resnet50"))
@@ -119,6 +120,7 @@ def test_resnet50_by_fx(space, monkeypatch):
     assert (space["result"] - want).abs().max() <= MODEL_ERROR * want.abs().max()
 
 
+@pytest.mark.slow
 def test_densenet161_by_torch_compile(space, monkeypatch):
     """In training mode, as the snippet has it; fewer layers and smaller pictures, for time."""
     monkeypatch.setattr(import_torchvision().models, "densenet161", lambda: shallow("densenet161"))

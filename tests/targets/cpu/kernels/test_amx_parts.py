@@ -16,6 +16,8 @@ from migraphx.targets.cpu.table import Layout
 from tests.targets.cpu.kernels.harness import Guarded, aligned, compile_snippet, pack, pointer
 from tests.tolerances import assert_close
 
+pytestmark = pytest.mark.slow  # test_amx.py compiles these kernels, too
+
 SOURCE = r"""
 #include "conv.hpp"
 #include "program.hpp"

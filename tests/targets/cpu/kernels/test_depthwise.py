@@ -11,7 +11,7 @@ from migraphx.targets.cpu.emit.structs import Depthwise
 from tests.targets.cpu.kernels.harness import ISAS, Guarded, compile_snippet, from_bf16, pointer, to_bf16
 from tests.tolerances import assert_close
 
-SOURCE = r"""
+HEAD = r"""
 #include "depthwise.hpp"
 #include "parallel.hpp"
 using namespace mgx;
@@ -39,7 +39,8 @@ void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float*
 #define RUN(NAME, ALL, TX, TW) \
     extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int kind, int n) \
     { run<ALL>(p, x, w, b, y, kind, n); }
-extern "C" int lanes() { return LANES; }
+"""
+GROUPS = r"""extern "C" int lanes() { return LANES; }
 extern "C" void run_groups(
     const Depthwise* p, const float* x, const float* w, const float* bias, float* y, int kind, int threads) {
     parallel(threads, 0, [&](const Team& t, char*) {
@@ -51,7 +52,8 @@ extern "C" void run_groups(
         if constexpr (LANES >= 16) if (kind == 3116) depthwise<3, 1, 7, 16>(t, *p, x, w, put);
     });
 }
-template <class TX, class TW>
+"""
+TIMES = r"""template <class TX, class TW>
 void run_times(const Depthwise* p, const TX* x, const TW* w, const float* bias, float* y, int kind, int threads) {
     parallel(threads, 0, [&](const Team& t, char*) {
         const Put put{y, bias, p->c};
@@ -64,13 +66,17 @@ void run_times(const Depthwise* p, const TX* x, const TW* w, const float* bias, 
 #define TIMES(NAME, TX, TW) \
     extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int kind, int n) \
     { run_times(p, x, w, b, y, kind, n); }
-TIMES(times_float, float, float)
-TIMES(times_half, half, half)
-TIMES(times_bf16, bf16, float)
-RUN(run_float, true, float, float)
-RUN(run_half, false, half, half)
-RUN(run_bf16, false, bf16, float)
 """
+PARTS = {
+    "run_float": HEAD + "RUN(run_float, true, float, float)",
+    "run_half": HEAD + "RUN(run_half, false, half, half)",
+    "run_bf16": HEAD + "RUN(run_bf16, false, bf16, float)",
+    "run_groups": HEAD + GROUPS,
+    "times_float": HEAD + TIMES + "TIMES(times_float, float, float)",
+    "times_half": HEAD + TIMES + "TIMES(times_half, half, half)",
+    "times_bf16": HEAD + TIMES + "TIMES(times_bf16, bf16, float)",
+}
+"""The functions, each in a source of its own: what is narrow has the fewest kernels, and the quick tests."""
 Three = tuple[int, int, int]
 
 
@@ -120,11 +126,12 @@ def _check(
     name, kinds = (f"run_{kind}", 10 * k + s) if group == 1 else ("run_groups", int(f"{k}{s}{group}"))
     if times > 1:
         name, kinds = f"times_{kind}", int(f"{k}{s}{times:02}")
-    compile_snippet(SOURCE, isa)[name](p, *map(pointer, arrays), kinds, 3)
+    compile_snippet(PARTS[name], isa)[name](p, *map(pointer, arrays), kinds, 3)
     out.check()
     assert_close(out.array, want.numpy(), np.float32, scale=float(np.prod(kernel) * group) ** 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 9])
 @pytest.mark.parametrize("stride", [1, 2, 3])
@@ -134,6 +141,7 @@ def test_square(k: int, stride: int, isa: str) -> None:
         _check(isa, 2, c, (1, h, w), (1, k, k), (1, stride, stride), before=pad, after=pad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_uneven_padding_and_dilation(isa: str) -> None:
     _check(isa, 1, 40, (1, 11, 13), (1, 3, 3), (1, 2, 2), after=(0, 1, 1))  # TensorFlow's SAME
@@ -145,6 +153,7 @@ def test_uneven_padding_and_dilation(isa: str) -> None:
         _check(isa, 1, c, (1, 3, 9), (1, 3, 3), (1, 2, 1), before=(0, 7, 1), after=(0, 6, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_ranks_and_pixel_stride(isa: str) -> None:
     _check(isa, 2, 24, (1, 1, 50), (1, 1, 5), before=(0, 0, 2), after=(0, 0, 2))
@@ -154,6 +163,7 @@ def test_ranks_and_pixel_stride(isa: str) -> None:
     _check(isa, 1, 32, (2, 9, 9), (1, 3, 3), before=(1, 1, 1), after=(2, 1, 1))  # whole planes of padding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_ends_of_rows(isa: str) -> None:
     """Tiles that begin before the one in front ends, and padding that is more or less than half a window."""
@@ -164,6 +174,7 @@ def test_ends_of_rows(isa: str) -> None:
                 _check(isa, 1, 48, (1, 7, width), (1, k, k), strides, before=(0, 1, before), after=(0, 1, after))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", ["half", "bf16"])
 def test_storage(kind: str, isa: str) -> None:
@@ -172,9 +183,10 @@ def test_storage(kind: str, isa: str) -> None:
         _check(isa, 1, c, (1, 9, 18), (1, 5, 5), (1, 2, 2), before=(0, 2, 2), after=(0, 2, 2), kind=kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 def test_groups(isa: str) -> None:
-    one, lanes = (0, 1, 1), compile_snippet(SOURCE, isa)["lanes"]()
+    one, lanes = (0, 1, 1), compile_snippet(PARTS["run_groups"], isa)["lanes"]()
     for c, spare in ((64, 0), (20, 0), (44, 4)):
         _check(isa, 2, c, (1, 9, 13), (1, 3, 3), before=one, after=one, spare=spare, group=4)
         _check(isa, 1, c, (1, 9, 13), (1, 2, 3), (1, 1, 2), (1, 2, 2), one, one, group=2)
@@ -188,10 +200,11 @@ def test_groups(isa: str) -> None:
             _check(isa, 2, c, (1, 9, 13), (1, 3, 3), before=one, after=one, spare=16, group=16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("kind", ["float", "half", "bf16"])
 def test_several_filters_for_a_channel(kind: str, isa: str) -> None:
-    one, lanes = (0, 1, 1), compile_snippet(SOURCE, isa)["lanes"]()
+    one, lanes = (0, 1, 1), compile_snippet(PARTS["run_groups"], isa)["lanes"]()
     for c, spare in ((64, 0), (2, 0), (38, 3), (96, 8)):
         _check(isa, 2, c, (1, 9, 23), (1, 3, 3), (1, 2, 2), before=one, after=one, spare=spare, kind=kind, times=2)
         _check(isa, 1, c, (2, 9, 14), (2, 3, 3), before=one, after=one, spare=spare, kind=kind, times=2)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import fx, nn
 
+from tests.tiers import few
 from tests.tolerances import assert_close
 from tests.torch_migraphx.declared import OTHER_TYPES
 from tests.torch_migraphx.fx.converters.test_converters import UNINITIALISED, calls, check, graph_of
@@ -37,7 +38,9 @@ ELSEWHERE = ("prims", "control", "special")  # the last are long chains of words
 FAMILIES = [m.name for m in iter_modules(converters.__path__) if m.name not in ELSEWHERE]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", few(FAMILIES, "activation", "convolution", "matmul", "normalization", "pooling", "shape")
+)
 def test_family(family):
     """All calls of a family as one graph."""
     gm, inputs, operators = graph_of(call for target in targets(family) for call in calls(target))
@@ -48,6 +51,7 @@ def test_family(family):
     check(got, want, operators)
 
 
+@pytest.mark.slow
 def test_some_special():
     x = torch.linspace(-3, 9, 100)
     lowered = lower(fx.symbolic_trace(Special()), [x], Options(target="cpu", fallback="error"))

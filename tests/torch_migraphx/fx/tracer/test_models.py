@@ -9,6 +9,7 @@ from torch import fx, nn
 
 from benchmarks.models import Field, import_torchvision, randomize
 from tests.shallow import shallow
+from tests.tiers import few
 from tests.tolerances import MODEL_ERROR, relative_error
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import acc_names
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
@@ -50,7 +51,7 @@ def only_aten(gm: fx.GraphModule) -> None:
             assert "getitem" in str(node.target) or node.target.namespace == "aten", node.format_node()
 
 
-@pytest.mark.parametrize("name", [*VISION, "gpt2"])
+@pytest.mark.parametrize("name", few([*VISION, "gpt2"], "resnet18"))
 def test_acc(name: str) -> None:
     model, inputs = build(name)
     gm = acc_tracer.trace(model, inputs)
@@ -58,7 +59,7 @@ def test_acc(name: str) -> None:
     check(gm, model, inputs)
 
 
-@pytest.mark.parametrize("name", [*VISION, "gpt2"])
+@pytest.mark.parametrize("name", few([*VISION, "gpt2"], "resnet18"))
 def test_aten(name: str) -> None:
     model, inputs = build(name)
     gm = aten_tracer.trace(model, inputs)
@@ -77,7 +78,7 @@ class Masked(nn.Module):
         return self.model(ids, attention_mask=mask).last_hidden_state
 
 
-@pytest.mark.parametrize("trace", [acc_tracer.trace, aten_tracer.trace], ids=["acc", "aten"])
+@pytest.mark.parametrize("trace", few([acc_tracer.trace, aten_tracer.trace], acc_tracer.trace), ids=["acc", "aten"])
 def test_a_mask_is_data(trace: Any) -> None:
     """A trace on a mask of ones must not take it for no mask."""
     model, ids = Masked().eval(), torch.randint(0, 100, (2, 9))
@@ -87,7 +88,7 @@ def test_a_mask_is_data(trace: Any) -> None:
     check(gm, model, [ids, mask])
 
 
-@pytest.mark.parametrize("trace", [acc_tracer.trace, aten_tracer.trace], ids=["acc", "aten"])
+@pytest.mark.parametrize("trace", few([acc_tracer.trace, aten_tracer.trace], acc_tracer.trace), ids=["acc", "aten"])
 def test_answers_of_a_library_class(trace: Any) -> None:
     model = randomize(transformers.BertModel(transformers.BertConfig(**SMALL)))
     ids = torch.randint(0, 100, (2, 9))
@@ -103,6 +104,7 @@ def test_answers_of_a_library_class(trace: Any) -> None:
         assert relative_error(got[name], want[name]) < MODEL_ERROR
 
 
+@pytest.mark.slow
 def test_a_model_that_reads_what_its_hooks_collect() -> None:
     """Segformer's head takes the hidden states that transformers' own hooks keep."""
     import_torchvision()  # which transformers imports with it

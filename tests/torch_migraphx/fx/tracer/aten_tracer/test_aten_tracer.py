@@ -56,6 +56,7 @@ def test_inputs_weights_and_operators() -> None:
     same_answer(trace(model, [*inputs, torch.ones(5)]), model, [*inputs, torch.ones(5)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "function"),
     [
