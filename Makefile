@@ -6,7 +6,9 @@ TORCH_INDEX ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
+PIP := $(BIN)/python -m pip install -q --no-compile -c requirements/constraints.txt
+# Python compiles modules when they are first imported. pip would compile all, of which the tests import a third.
+unexport PYTHONDONTWRITEBYTECODE
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
 SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda/bin/compute-sanitizer))
