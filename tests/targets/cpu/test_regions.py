@@ -79,7 +79,6 @@ def test_im2col() -> None:
     check(cases)
 
 
-@pytest.mark.slow
 def test_det() -> None:
     cases = [
         Case("many", lambda b, x: b.det(x), (shape(3, 2, 4, 4),), 30),

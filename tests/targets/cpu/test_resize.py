@@ -158,7 +158,6 @@ def test_transposed_convolutions() -> None:
     check([Case(c.name, c.build, c.inputs, 10) for c in cases])
 
 
-@pytest.mark.slow
 def test_lrn() -> None:
     cases = [
         Case("plain", lambda b, x: b.lrn(x, size=5, alpha=0.01, beta=0.75, bias=1.5), (shape(2, 37, 4, 5),)),
