@@ -68,6 +68,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_it_is_pure_and_holds_every_file_of_the_packages(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     held = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(PACKAGES)}

@@ -1,5 +1,7 @@
 """The standard's own suite, with its own comparison and tolerances: all of it on `ref`, a sample on `cpu`.
 
+Quick tests take its operators; what it writes with these, the bodies of functions and whole models, are slow.
+
 `make conformance` runs all of it on both. Of its whole models, convolutional nets of 1,000 classes, NumPy runs here
 those that take it less than a second: the others are half of the time of all, and have no operators of their own.
 """
@@ -7,8 +9,10 @@ those that take it less than a second: the others are half of the time of all, a
 import re
 from collections.abc import Iterable
 
+import pytest
 from onnx.backend.test.case import base
 
+from tests.tiers import few
 from tools.conformance import Outcome, cases, run
 
 FAILS: dict[str, str] = {
@@ -30,10 +34,12 @@ def wrong(outcomes: Iterable[Outcome]) -> dict[str, str]:
     return {f"{o.group}/{o.name}": o.why[:200] for o in outcomes if o.why and not known.fullmatch(o.name)}
 
 
-def test_ref():
+@pytest.mark.parametrize("derived", few([False, True], False), ids=["operators", "bodies of functions and models"])
+def test_ref(derived: bool):
     every = cases()
     assert len(every) >= 2033, "the suite of onnx 1.23"
-    assert not (failed := wrong(run("ref", [key for key in every if not LONG.fullmatch(key[1])]))), failed
+    chosen = [(group, name) for group, name in every if (group == "Real" or "_expanded" in name) == derived]
+    assert not (failed := wrong(run("ref", [key for key in chosen if not LONG.fullmatch(key[1])]))), failed
 
 
 def test_sample_on_cpu():

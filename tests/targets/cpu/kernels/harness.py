@@ -2,7 +2,7 @@
 
 A snippet is a translation unit: it includes the headers it tests and exports `extern "C"` functions.
 `compile_snippet` gives a `ctypes.CDLL`; the object stays in the cache of compiled objects. Both instruction sets are
-built from the same text: `ISAS` lists those that this machine can run.
+built from the same text: `ISAS` lists those that this machine can run, its best for quick tests.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from migraphx.targets.common.cache import digest, obtain
 from migraphx.targets.cpu.isa import instruction_set
 from migraphx.targets.cpu.toolchain import FLAGS
+from tests.tiers import few
 
 HERE = Path(__file__).resolve().parent  # headers that snippets share
 KERNELS = HERE.parents[3] / "src" / "migraphx" / "targets" / "cpu" / "kernels"
@@ -40,13 +41,26 @@ def _isas() -> dict[str, tuple[str, ...]]:
     return isas
 
 
-ISAS = _isas()
+LEVELS = _isas()
+ISAS = few(LEVELS, "native")
 
 
 @cache
 def compile_snippet(source: str, isa: str = "native") -> ctypes.CDLL:
-    """Build `source` for `isa` (a key of ISAS) with programs' flags, once; the compiler's words are the error."""
-    command = ["g++", *FLAGS, "-fopenmp", "-shared", *ISAS[isa], f"-I{KERNELS}", f"-I{HERE}", "-x", "c++", "-", "-o"]
+    """Build `source` for `isa` (a key of LEVELS) with programs' flags, once; the compiler's words are the error."""
+    command = [
+        "g++",
+        *FLAGS,
+        "-fopenmp",
+        "-shared",
+        *LEVELS[isa],
+        f"-I{KERNELS}",
+        f"-I{HERE}",
+        "-x",
+        "c++",
+        "-",
+        "-o",
+    ]
 
     def build(path: Path) -> None:
         done = subprocess.run([*command, str(path)], input=source, capture_output=True, text=True, check=False)

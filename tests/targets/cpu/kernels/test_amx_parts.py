@@ -179,6 +179,7 @@ def test_halves_of_fewer_rows_than_threads(lib: ctypes.CDLL, threads: int, count
     assert_close(out.array, a.astype(np.float64) @ b.astype(np.float64), np.float16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 4])
 def test_products_of_one_part_have_rows_of_their_own(lib: ctypes.CDLL, count: int) -> None:
     """A kernel that multiplies several matrices has the same rows of each."""

@@ -17,6 +17,7 @@ from tests.targets.cpu.kernels.harness import (
     pointer,
     to_bf16,
 )
+from tests.tiers import few
 from tests.tolerances import assert_close
 
 SOURCE = r"""
@@ -103,7 +104,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, "f32", "f32_f16"))
 def test_gemm(isa: str, kind: str) -> None:
     ta, tb, tc = KINDS[kind]
     lib, rng = compile_snippet(SOURCE, isa), np.random.default_rng(1)

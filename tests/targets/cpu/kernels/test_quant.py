@@ -8,7 +8,8 @@ import pytest
 
 from migraphx.targets.cpu.pack.vnni import pack_vnni, pack_vnni_conv
 from migraphx.targets.cpu.pack.winograd import pack_winograd_words
-from tests.targets.cpu.kernels.harness import ISAS, Guarded, aligned, compile_snippet, pointer
+from tests.targets.cpu.kernels.harness import LEVELS, Guarded, aligned, compile_snippet, pointer
+from tests.tiers import few_rows
 from tests.tolerances import assert_close
 
 SOURCE = r"""
@@ -67,7 +68,7 @@ void use_amx([[maybe_unused]] int yes) {
 }
 }
 """
-WAYS = [("native", 1), ("native", 0), *((isa, 0) for isa in ISAS if isa != "native")]
+WAYS = few_rows([("native", 1), *((isa, 0) for isa in LEVELS)], at=[0, 1])
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: f"{way[0]}-{'amx' if way[1] else 'registers'}")
