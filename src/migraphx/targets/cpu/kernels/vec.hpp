@@ -287,7 +287,7 @@ template <class V> inline constexpr bool has_masked_store_v =
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     has_masked_load_v<V>;
 #else
-    false;  // AVX has them: a Zen 3 takes 40 ns for each
+    false;  // AVX has them: a Zen 3 takes tens of nanoseconds for each
 #endif
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
