@@ -43,12 +43,13 @@ def gather(ctx: LoweringContext, ins: Instruction) -> None:
 def embedding_bag(ctx: LoweringContext, ins: Instruction) -> None:
     data, indices, weights = ctx.reads(ins)
     data = ctx.standard(data, ins.origin)
-    length, width = data.lens[1:]
+    (batches, bags, taps), (_, length, width) = indices.lens, data.lens
+    steps = (*indices.strides, *weights.strides)
     check = ctx.check(f"{described(ins)}: an index is out of range for a length of {length}")
 
     def write(out: View) -> None:
         numbers = Numbers()
-        fill = EmbeddingBag(*indices.lens, width, length, check, *indices.strides, *weights.strides).cpp(numbers)
+        fill = EmbeddingBag(batches, bags, taps, width, length, check, *steps).cpp(numbers)
         head, reads = f"embedding_bag(t, {fill}, p0, p1, p2, p3, p4);", (data, indices, weights)
         ctx.call(simple_call(head, reads, (out, ctx.status), numbers, ins.name, ins.origin))
 
