@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
-from tests.tiers import few
+from tests.tiers import few, few_rows
 from tests.tolerances import assert_close
 from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.border import foreign, not_held, opaque
@@ -166,11 +166,12 @@ def in_torch(caplog):
 
 BACKENDS = {"jacrev": ["migraphx"], "hessian": ["migraphx_aot"]}
 """Those that a case is compiled by, if not both."""
-EACH = [(n, b) for n in CASES for b in BACKENDS.get(n, ["migraphx", "migraphx_aot"])]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "backend"), EACH)
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    few_rows([(n, b) for n in CASES for b in BACKENDS.get(n, ["migraphx", "migraphx_aot"])], at=[0, 1]),
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_compile(name, backend, caplog):
     (model, inputs), why = made(name), CASES[name][2]

@@ -74,7 +74,7 @@ template <int RANK, int VIEWS, class Body> MGX_INLINE void for_rows(const Team& 
     int64_t begin = mine.begin % pieces * grain;
     for (int64_t u = mine.begin; u < mine.end; ++u) {
         const int64_t end = begin + grain < length ? begin + grain : length;
-        body(static_cast<const int64_t*>(row.offset), begin, end);
+        body(row.offset, begin, end);
         begin = end;
         if (end == length) row.next(a), begin = 0;
     }
