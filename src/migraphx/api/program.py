@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Unpack
@@ -193,7 +193,8 @@ class program:
             raise TypeError(f"run: params must map names to values, got a {type(params).__name__}")
         deadline = None if timeout is None else Deadline(timeout)
         inputs = [_bind(n, s, params, executable.device, stream) for n, s in executable.parameters.items()]
-        _check_symbols(executable.parameters, inputs)
+        if any(s.dyn_dims for s in executable.parameters.values()):
+            _check_symbols(executable.parameters, inputs)
         outputs = None
         if len(params) != len(inputs):  # more: outputs, or names that the program does not have
             outputs = _given_outputs(executable, params)
@@ -406,14 +407,20 @@ def _viewed(name: str, value: Any, stream: int | None) -> Argument:
 
 def _given_outputs(executable: Executable, params: Mapping[str, Any]) -> list[Argument]:
     """The memory that the caller gave for every output; ValueError for other names and for missing outputs."""
-    wanted = {f"{OUTPUT_PREFIX}{k}": s for k, s in enumerate(executable.outputs)}
-    known = [*executable.parameters, *wanted]
+    names = _output_names(len(executable.outputs))
     for name in params:
-        if name not in known:
+        if name not in executable.parameters and name not in names:
+            known = [*executable.parameters, *names]
             near = get_close_matches(str(name), known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
             raise ValueError(f"the program has no parameter {name!r}{hint}")
-    return [_output(name, s, params, executable.device) for name, s in wanted.items()]
+    return [_output(name, s, params, executable.device) for name, s in zip(names, executable.outputs, strict=True)]
+
+
+@cache
+def _output_names(count: int) -> dict[str, None]:
+    """The names of a program's outputs, in order."""
+    return dict.fromkeys(f"{OUTPUT_PREFIX}{k}" for k in range(count))
 
 
 def _output(name: str, expected: Shape, params: Mapping[str, Any], device: Device) -> Argument:

@@ -113,7 +113,7 @@ class Shape:
     def tuple_of(cls, shapes: Iterable[Shape]) -> Shape:
         return cls("tuple", sub_shapes=tuple(shapes))
 
-    @property
+    @cached_property
     def numpy_dtype(self) -> np.dtype:
         return dtypes.to_numpy(self.type)
 
@@ -136,7 +136,7 @@ class Shape:
             return 0
         return 1 + sum((n - 1) * s for n, s in zip(self.lens, self.strides, strict=True))
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         if self.type == "tuple":
             return sum(s.bytes for s in self.sub_shapes)
