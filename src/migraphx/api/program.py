@@ -106,7 +106,8 @@ class program:
             return {n: wrap(i.shape) for n, i in self.graph.main.parameters.items()}
         shapes = {n: wrap(s) for n, s in self._executable.parameters.items()}
         if not self._options.offload_copy:
-            shapes |= {f"{OUTPUT_PREFIX}{k}": wrap(s) for k, s in enumerate(self._executable.outputs)}
+            outputs = self._executable.outputs
+            shapes |= zip(_output_names(len(outputs)), map(wrap, outputs), strict=True)
         return shapes
 
     def get_output_shapes(self) -> list[shape]:
@@ -337,7 +338,7 @@ def _refuse_others(executable: Executable, arguments: Sequence[Argument], *allow
     """ValueError for inputs and outputs that the program does not take from where they are."""
     bad = [k for k, a in enumerate(arguments) if a.device not in allowed]
     if bad:
-        names = [*executable.parameters, *(f"{OUTPUT_PREFIX}{k}" for k in range(len(executable.outputs)))]
+        names = [*executable.parameters, *_output_names(len(executable.outputs))]
         where = f"the program runs on {executable.device.name}"
         if executable.device is not HOST and HOST not in allowed:
             where += " and was compiled with offload_copy=False"
