@@ -124,6 +124,20 @@ def test_a_number_of_images_that_is_open() -> None:
     assert [i.name for i in program.main].count("reduce_mean") == 2
 
 
+def test_norms_of_rows_wish_for_no_number_of_rows() -> None:
+    """A wish makes a program be compiled again, beside runs, at lengths at which it does not hold."""
+    sizes = Sizes()
+    n = sizes.symbol("n", 200, 1, 4096)
+
+    def build(b: Builder, x: Value) -> list[Value]:
+        of_channels = b.reduce_sum(b.transpose(x, permutation=(0, 2, 1)), axes=(1,))
+        return [b.reduce_max(x, axes=(2,)), b.reduce_max(x, axes=(1, 2)), of_channels]
+
+    program = program_of(build, x=Shape("float", (1, n, 512)))
+    pixels_first(program.main)
+    assert not sizes.wishes
+
+
 def test_long_chains_are_not_computed_again() -> None:
     """What is behind one norm, and has a norm itself, is stored; so many ways from one value to the next end soon."""
 

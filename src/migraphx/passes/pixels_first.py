@@ -63,16 +63,18 @@ def _sides(ins: Instruction) -> tuple[list[int], list[int], bool] | None:
     if not isinstance(ins.op, Reduction) or ins.inputs[0].shape.type not in ("float", "double"):
         return None
     x, axes = ins.inputs[0].shape, axes_of(ins)
-    if x.dynamic or likely_less(x.elements, LEAST_ELEMENTS) or 0 in x.strides:
+    if x.dynamic or 0 in x.strides:
         return None
     order = [d for d in x.permutation if hint_of(x.lens[d]) > 1]
     kept = max((n for n, d in enumerate(order) if d not in axes), default=0)
     outside, inside = [d for d in order[:kept] if d in axes], list(order[kept + 1 :])
-    if inside:
-        short = likely_less(prod(x.lens[d] for d in inside), SIDE_BY_SIDE)
-        return (outside, inside, True) if outside and short else None
-    is_norm = len(outside) > 1 and _broadcasts(ins, x.lens)
-    return (outside[-1:], outside[:-1], False) if is_norm else None
+    if not (outside if inside else len(outside) > 1 and _broadcasts(ins, x.lens)):
+        return None
+    if likely_less(x.elements, LEAST_ELEMENTS):  # asked last: it may be a wish, which makes forms of a program
+        return None
+    if not inside:
+        return outside[-1:], outside[:-1], False
+    return (outside, inside, True) if likely_less(prod(x.lens[d] for d in inside), SIDE_BY_SIDE) else None
 
 
 def _split(

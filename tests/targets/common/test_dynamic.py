@@ -262,6 +262,19 @@ def images(batch) -> migraphx.program:
     return p
 
 
+def test_what_no_form_came_of_is_not_compiled_again(monkeypatch):
+    tried: list[tuple[int, ...]] = []
+    monkeypatch.setattr(forms_of_many.Forms, "_add", lambda _, lengths: tried.append(tuple(lengths)))
+    p = compiled(network(dimension(1, 8), dimension(1, 9)), "cpu")
+    x = RNG.standard_normal((1, 3, 6)).astype(np.float32)
+    (want,) = compiled(network(1, 3), "ref").run({"x": x})
+    for _ in range(2):
+        (got,) = p.run({"x": x})
+        assert_close(np.array(got), np.array(want))
+        assert executable(p).region.forms.made({"x": (1, 3, 6)}) is None
+    assert tried == [(2, 3), (1, 3)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [2, 9])
 def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first, monkeypatch):

@@ -88,6 +88,7 @@ class Forms:
         self._wanted: Sequence[int] | None = None  # lengths at which another form would be faster
         self._lock = Lock()  # of one compilation at a time: the next may find the form that it needs
         self._tries = 0
+        self._compiled_at: set[tuple[int, ...]] = set()  # lengths, whether or not a form came of it
         self._longest: list[int] = []  # of each symbol so far
         self.waited = 0
         """Runs that waited for a compilation."""
@@ -186,7 +187,10 @@ class Forms:
         most = {s: ranges(self._parameters[n])[k].max for s, n, k in self._open}
         pairs = zip(lengths, self._longest, most.values(), strict=True)
         general = [2 if longest == 1 < end else n for n, longest, end in pairs]
-        for hints in (general, lengths) if general != lengths else (lengths,):
+        for hints in (tuple(general), tuple(lengths)):
+            if hints in self._compiled_at:
+                continue
+            self._compiled_at.add(hints)
             self._add(hints)
             found = self._at(lengths, wishes=True) if wishes else self._serving(lengths)
             if self._tries >= MOST_FORMS or found is not None:
