@@ -227,8 +227,11 @@ class AnySize:
         self.known = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, by addresses
 
     def __call__(self, *args: Any) -> list[Any]:
-        """The first run checks all; the next ones take addresses."""
-        given = [self._tensor(args[k]) for k in self.inputs]
+        made = self._run([self._tensor(args[k]) for k in self.inputs])
+        return made if self.results is None else [r.of(args, made) for r in self.results]
+
+    def _run(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What the program makes of its inputs. The first run checks all; the next ones take addresses."""
         lens = tuple([x.shape for x in given])
         run = self.known.find(lens)
         if self.known and (run is None or not run.current()):  # there is a program, it seems, for all lengths
@@ -243,7 +246,7 @@ class AnySize:
             with on_device_of(given):  # torch exports no tensors of another GPU than the current one
                 made = [self.place.taken(a) for a in self.program.run_async(named, self.place.stream())]
             self._kept(lens)
-        return made if self.results is None else [r.of(args, made) for r in self.results]
+        return made
 
     def _kept(self, lens: tuple[torch.Size, ...]) -> Any:
         """What runs the program on addresses at these lengths; None where it is not one program."""

@@ -37,40 +37,52 @@ class AnySizeInPlace(AnySize):
             if isinstance(size, torch.SymInt)
         }
         super().__init__(graph, args, options, constants, dict.fromkeys(self.symbols, Limits(1, UNBOUNDED)))
-        self.written = dict(written)
+        place = {k: n for n, k in enumerate(self.inputs)}
+        self.symbols = {name: (place[k], d) for name, (k, d) in self.symbols.items()}
+        self.written = {output: place[k] for output, k in written.items()}
+        """Which of the `inputs` these outputs are written to."""
         returned: Any = graph.graph.output_node().args[0]
         self.outputs = [(self._sizes(value_of(n)), value_of(n).dtype) for n in returned]
         self._at = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, in place
 
     def _sizes(self, value: torch.Tensor) -> list[int | tuple[int, int]]:
-        """Numbers, and where the others lie: in which argument and dimension of it."""
+        """Numbers, and where the others lie: in which of the `inputs` and dimension of it."""
         return [self.symbols[str(s.node.expr)] if isinstance(s, torch.SymInt) else s for s in value.shape]
 
     def __call__(self, *args: Any) -> list[torch.Tensor]:
-        """The first run of some lengths checks all; the next ones take addresses."""
-        made, given = self._made(args), [args[k] for k in self.inputs]
-        lens = tuple([x.shape for x in given])
+        """The outputs for these arguments of the graph."""
+        return self.run(None, [args[k] for k in self.inputs])
+
+    def run(self, image: Any, given: Sequence[torch.Tensor]) -> Any:
+        """The outputs for these `inputs`; None where the memory of `image`, if there is one, is not as it was.
+
+        It is looked at while the program runs: the inputs that are written then hold what the next run writes over.
+        The first run of some lengths checks all; the next ones take addresses.
+        """
+        made, lens = self._made(given), tuple([x.shape for x in given])
         run = self._at.find(lens)
         if run is not None and run.current() and all(map(torch.Tensor.is_contiguous, given)):
-            run([given[k].data_ptr() for k in self.order], [x.data_ptr() for x in made])
-            return made
+            places = [x.data_ptr() for x in made]
+            return made if run([given[k].data_ptr() for k in self.order], places, None, image) else None
+        if image is not None and not image.same():
+            return None
         bound = {f"{OUTPUT}{k}": x for k, x in enumerate(made)}
         try:
             self.program.run({**dict(zip(self.names, given, strict=True)), **bound})
         except ValueError as error:  # at these lengths an input is read after it would be written
             logger.info("not in place: %s", error)
-            return super().__call__(*args)
+            return self._run(list(map(self._tensor, given)))
         self._at.put(lens, self.program.at(dict(zip(self.names, lens, strict=True))))
         return made
 
-    def _made(self, args: Sequence[Any]) -> list[torch.Tensor]:
+    def _made(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Memory for the outputs: an input's, or new."""
         made: list[torch.Tensor] = []
         for k, (sizes, dtype) in enumerate(self.outputs):
             if k in self.written:
-                made.append(args[self.written[k]])
+                made.append(given[self.written[k]])
             else:
                 made.append(
-                    torch.empty([s if isinstance(s, int) else args[s[0]].shape[s[1]] for s in sizes], dtype=dtype)
+                    torch.empty([s if isinstance(s, int) else given[s[0]].shape[s[1]] for s in sizes], dtype=dtype)
                 )
         return made

@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 import migraphx
 from torch_migraphx.dynamo.backends import share_weights
 from torch_migraphx.dynamo.expected import expect
-from torch_migraphx.dynamo.runner import Runner
+from torch_migraphx.dynamo.runner import Fetched, OfPlaces, Runner
+from torch_migraphx.dynamo.words import words_of
 from torch_migraphx.fx.any_size import or_each_size, takes
 from torch_migraphx.fx.any_size_in_place import AnySizeInPlace
 from torch_migraphx.fx.decompose import decompose
@@ -100,6 +101,9 @@ class CompiledForward:
         self._layers = int(model.config.get_text_config(decoder=True).num_hidden_layers)
         self._heads: list[tuple[int, int, int, torch.dtype]] = []
         self._places = _places(model)
+        self._numbers = frozenset(range(len(self._places)))  # of a step's arguments, which begin with the weights
+        self._fetched = Fetched(())
+        self._unwritten: Callable[[], bool] = lambda: False
         self._programs: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # those that a runner still holds
         self._runners: dict[Hashable, Runner] = {}
         made: list[Any] = DynamicCache(config=model.config).layers
@@ -128,7 +132,7 @@ class CompiledForward:
         cache, ids = given.get("past_key_values"), given.get("input_ids")
         if self.model.training:
             raise NotTaken("the model is in training")
-        if torch.is_grad_enabled() and any(w.requires_grad for w in self._weights()):
+        if torch.is_grad_enabled() and any(w.requires_grad for w in self._weights().tensors):
             raise NotTaken("gradients may be asked for")
         if cache is None and given.get("use_cache", getattr(self.model.config, "use_cache", True)):
             cache = DynamicCache(config=self.model.config)
@@ -160,8 +164,14 @@ class CompiledForward:
 
     # ---- running ----
 
-    def _weights(self) -> list[torch.Tensor]:
-        return [of[name] for of, name in self._places.values()]
+    def _weights(self) -> Fetched:
+        """The model's tensors as they are now: those of the last step, where no dictionary of them was written."""
+        if not self._unwritten():
+            tensors = [of[name] for of, name in self._places.values()]
+            words = words_of([of for of, _ in self._places.values()], (), tensors)
+            self._fetched = Fetched(tensors, words is not None)
+            self._unwritten = words.same if words is not None else lambda: False
+        return self._fetched
 
     def _run(self, call: Call) -> torch.Tensor:
         """The logits; the cache then holds the new tokens."""
@@ -183,22 +193,24 @@ class CompiledForward:
         return kept[0] if len(kept) == 1 else torch.cat(kept, 1)
 
     def _chunk(
-        self, call: Call, weights: list[torch.Tensor], span: tuple[int, int, int], start: int, mask: Any,
+        self, call: Call, weights: Fetched, span: tuple[int, int, int], start: int, mask: Any,
         buffers: list[torch.Tensor], from_token: int,
     ) -> torch.Tensor:  # fmt: skip
         """The logits of the tokens from `from_token` on that lie in this chunk, at least one token's."""
         first, last, size = span
         behind = size - (last - first)
-        ids, positions = (x[:, first:last] for x in (call.ids, call.positions))
+        ids, positions = call.ids, call.positions
+        if (first, last) != (0, ids.shape[1]):
+            ids, positions = ids[:, first:last], positions[:, first:last]
         if behind:  # written behind the cache's length, where the next tokens go
             ids, positions = (torch.nn.functional.pad(x, (0, behind)) for x in (ids, positions))
         many = from_token < last - 1
         keep = torch.arange(size) if many else torch.tensor([last - 1 - first])
-        masks = tree_map(lambda m: m if m.dim() == 2 else _rows(m, first, last, size), mask)
+        masks = mask if _is_of_positions(mask) else tree_map(lambda m: _rows(m, first, last, size), mask)
         inputs = Inputs(
             ids.contiguous(), positions.contiguous(), masks, torch.tensor(start + first), keep, buffers, call.scales
         )
-        out = self._runner(inputs)(*weights, *inputs.flat())
+        out = self._stepped(inputs, weights)
         for own, new in zip(buffers, out[1:], strict=True):
             if new is not own:
                 own.copy_(new)
@@ -237,14 +249,20 @@ class CompiledForward:
         for layer, (heads, keys, values, dtype) in zip(call.layers, self._heads, strict=True):
             layer.allocate((call.ids.shape[0], heads), keys, values, dtype)
 
+    def _stepped(self, inputs: Inputs, weights: Fetched) -> Any:
+        """The outputs of the program of a step."""
+        runner, args = self._runner(inputs), (*weights.tensors, *inputs.flat())
+        out = runner.run_without(self._numbers, args, weights)
+        return out if out is not None else runner.run(args, weights)
+
     def _runner(self, inputs: Inputs) -> Runner:
         """What runs steps whose inputs are nested and typed so."""
-        key = inputs.kind(), [m.dim() for m in tree_leaves(inputs.mask)].count(4)
+        key = inputs.kind()
         if key not in self._runners:
             names = [*self._places, *(f"input {k}" for k in range(len(inputs.flat())))]
             like = inputs.like()
             runner = Runner(
-                lambda args, fixed: self._build(like, runner, args, fixed), names, range(len(self._places)), True,
+                lambda args, fixed: self._build(like, runner, args, fixed), names, self._numbers, True,
                 frozen=self.options.frozen, max_specialisations=self.options.max_specialisations,
             )  # fmt: skip
             self._runners[key] = runner
@@ -299,11 +317,18 @@ class CompiledForward:
 
         made = or_each_size(make, options)
         self.compiled += made is not None
-        return made
+        return made and OfPlaces(made.run, tuple(made.inputs), lambda _: None)
+
+
+def _is_of_positions(mask: Any) -> bool:
+    """Whether it is {batch, room}, which is the same for each chunk."""
+    return isinstance(mask, torch.Tensor) and mask.dim() == 2
 
 
 def _rows(mask: torch.Tensor, first: int, last: int, size: int) -> torch.Tensor:
-    """The rows of a chunk; those behind are copies of the last one."""
+    """The mask of a chunk. Of rows for each token those behind are copies of the last one."""
+    if mask.dim() == 2:
+        return mask
     rows = mask[:, :, first:last]
     behind = size - (last - first)
     return torch.cat([rows, rows[:, :, -1:].expand(-1, -1, behind, -1)], 2) if behind else rows.contiguous()

@@ -79,11 +79,13 @@ class Inputs:
     def flat(self) -> list[torch.Tensor]:
         """All tensors, in order."""
         scales = [] if self.scales is None else [self.scales]
-        return [self.ids, self.positions, self.start, self.keep, *scales, *tree_leaves(self.mask), *self.caches]
+        masks = [self.mask] if isinstance(self.mask, torch.Tensor) else tree_leaves(self.mask)
+        return [self.ids, self.positions, self.start, self.keep, *scales, *masks, *self.caches]
 
     def kind(self) -> Hashable:
         """Equal for inputs that differ in sizes and values only."""
-        return str(tree_structure(self.mask)), self.scales is None, tuple(x.dtype for x in self.flat())
+        nested = None if isinstance(self.mask, torch.Tensor) else str(tree_structure(self.mask))
+        return nested, self.scales is None, tuple([(x.dtype, x.dim()) for x in self.flat()])
 
     def with_tensors(self, flat: Sequence[torch.Tensor]) -> Inputs:
         """Nested like these, with other tensors in the order of `flat`."""

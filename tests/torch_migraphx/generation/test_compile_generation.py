@@ -238,6 +238,37 @@ def test_weights_that_change_are_seen():
 
 
 @pytest.mark.slow
+def test_weights_that_change_between_steps():
+    """On cpu, where a step looks at them while it runs, and has written to its cache when it finds out."""
+    model, own = pair(one_layer)
+    caches = [library.DynamicCache(config=m.config) for m in (own, model)]
+
+    def products(m: Any) -> torch.nn.Linear:
+        return m.model.layers[0].self_attn.v_proj
+
+    changes: list[Any] = [
+        lambda m: None,
+        lambda m: products(m).weight.mul_(2),
+        lambda m: setattr(products(m), "weight", torch.nn.Parameter(products(m).weight * -1)),
+        lambda m: setattr(products(m).weight, "data", products(m).weight * 0.5),
+        lambda m: m.model.layers[0].self_attn.k_proj.weight.numpy().__imul__(3),
+        lambda m: products(m).weight.add_(0.25),
+    ]
+    ids = prompt(1, 6)["input_ids"]
+    with torch.no_grad():
+        for n, change in enumerate(changes):
+            for _ in range(3):
+                pairs = zip((own, model), caches, strict=True)
+                mine, want = (m(ids, past_key_values=c).logits for m, c in pairs)
+                torch.testing.assert_close(mine, want, rtol=1e-4, atol=1e-5, msg=lambda text, n=n: f"{n}: {text}")
+                ids = want[:, -1:].argmax(-1)
+            change(own)
+            change(model)
+    for mine, theirs in zip(caches[0].layers, caches[1].layers, strict=True):
+        torch.testing.assert_close(mine.values, theirs.values, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_objects")
 def test_programs_that_are_forgotten_are_let_go():
     model, own = pair(one_layer, target="ref", max_specialisations=2)

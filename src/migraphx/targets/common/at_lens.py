@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.memory_image import MemoryImage
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,21 @@ class AtLens:
     ran: Callable[[], None]
     current: Callable[[], bool]
 
-    def __call__(self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None = None) -> None:
-        self.executable.run_at([inputs[n] for n in self.order], outputs, stream)
+    def __call__(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        image: MemoryImage | None = None,
+    ) -> bool:
+        """False where the memory of `image` is not as it was: what the outputs hold is then undefined."""
+        given = [inputs[n] for n in self.order]
+        if image is None:
+            self.executable.run_at(given, outputs, stream)
+        elif not self.executable.run_unless_changed(image, given, outputs, stream):
+            return False
         self.ran()
+        return True
 
     @property
     def outputs(self) -> Sequence[Shape]:
