@@ -9,7 +9,7 @@ import pytest
 from migraphx.targets.cpu.pack.vnni import pack_vnni, pack_vnni_conv
 from migraphx.targets.cpu.pack.winograd import pack_winograd_words
 from tests.targets.cpu.kernels.harness import LEVELS, Guarded, aligned, compile_snippet, pointer
-from tests.tiers import few_rows
+from tests.tiers import few
 from tests.tolerances import assert_close
 
 SOURCE = r"""
@@ -68,7 +68,7 @@ void use_amx([[maybe_unused]] int yes) {
 }
 }
 """
-WAYS = few_rows([("native", 1), *((isa, 0) for isa in LEVELS)], at=[0, 1])
+WAYS = few([("native", 1), *((isa, 0) for isa in LEVELS)], at=[0, 1])
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: f"{way[0]}-{'amx' if way[1] else 'registers'}")
