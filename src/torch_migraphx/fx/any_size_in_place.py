@@ -44,6 +44,7 @@ class AnySizeInPlace(AnySize):
         returned: Any = graph.graph.output_node().args[0]
         self.outputs = [(self._sizes(value_of(n)), value_of(n).dtype) for n in returned]
         self._at = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, in place
+        self._last: tuple[Any, Any] = (), None  # those of the last run
 
     def _sizes(self, value: torch.Tensor) -> list[int | tuple[int, int]]:
         """Numbers, and where the others lie: in which of the `inputs` and dimension of it."""
@@ -59,9 +60,10 @@ class AnySizeInPlace(AnySize):
         It is looked at while the program runs: the inputs that are written then hold what the next run writes over.
         The first run of some lengths checks all; the next ones take addresses.
         """
-        made, lens = self._made(given), tuple([x.shape for x in given])
-        run = self._at.find(lens)
+        made, lens, last = self._made(given), tuple([x.shape for x in given]), self._last
+        run = last[1] if lens == last[0] else self._at.find(lens)
         if run is not None and run.current() and all(map(torch.Tensor.is_contiguous, given)):
+            self._last = lens, run
             places = [x.data_ptr() for x in made]
             return made if run([given[k].data_ptr() for k in self.order], places, None, image) else None
         if image is not None and not image.same():

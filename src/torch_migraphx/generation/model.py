@@ -33,6 +33,7 @@ from torch_migraphx.options import Options
 logger = get_logger(__name__)
 CHUNK = 64
 """Tokens of a prompt that are computed together: a longer prompt is several chunks, and the last one is filled up."""
+FIRST = torch.zeros(1, dtype=torch.int64)  # of one token: there is no other
 READ = ("input_ids", "attention_mask", "position_ids", "past_key_values", "logits_to_keep")
 NEUTRAL: Mapping[str, Sequence[Any]] = {
     "use_cache": (True, None), "return_dict": (True, None), "labels": (None,), "inputs_embeds": (None,),
@@ -205,7 +206,7 @@ class CompiledForward:
         if behind:  # written behind the cache's length, where the next tokens go
             ids, positions = (torch.nn.functional.pad(x, (0, behind)) for x in (ids, positions))
         many = from_token < last - 1
-        keep = torch.arange(size) if many else torch.tensor([last - 1 - first])
+        keep = torch.arange(size) if many else FIRST if size == 1 else torch.tensor([last - 1 - first])
         masks = mask if _is_of_positions(mask) else tree_map(lambda m: _rows(m, first, last, size), mask)
         inputs = Inputs(
             ids.contiguous(), positions.contiguous(), masks, torch.tensor(start + first), keep, buffers, call.scales

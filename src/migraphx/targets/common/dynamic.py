@@ -184,16 +184,17 @@ class DynamicExecutable(Executable):
     def at(self, lens: Lens) -> AtLens | None:
         """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program."""
         lens = {n: lens[n] for n in self.parameters}  # the order in which `run` has them: keys are alike
-        specialisation = self.region.specialisation(lens, {})
+        region, looked = self.region, self.region.looked_again
+        specialisation = region.specialisation(lens, {})
         if not isinstance(specialisation, CompiledSpecialisation):
             return None
 
         def ran() -> None:
             self._ran = [specialisation]
-            self.region.keep_ready(specialisation)
+            region.keep_ready(specialisation)
 
-        own, region = specialisation.executable, self.region
-        return AtLens(own, self._numbers(own), ran, lambda: region.keeps(lens, specialisation))
+        own = specialisation.executable
+        return AtLens(own, self._numbers(own), ran, lambda: region.looked_again == looked)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps` for these inputs."""
@@ -295,6 +296,8 @@ class DynamicRegion:
             options.max_specialisations, apart=True
         )
         self._ready: list[Memory] = []
+        self.looked_again = 0
+        """How often better forms came: what was found for some lengths before may no longer be the best."""
 
     @cached_property
     def program(self) -> Program:
@@ -339,13 +342,10 @@ class DynamicRegion:
         """There is a better form for some lengths: take the best at their next run."""
         made = {key for key, one in self.specialisations.items() if isinstance(one, FormSpecialisation)}
         self.specialisations.forget(made.__contains__)
+        self.looked_again += 1
 
     def keep(self, lens: Lens, specialisation: Specialisation) -> None:
         self.specialisations.put(self._key(lens, {}), specialisation)
-
-    def keeps(self, lens: Lens, specialisation: Specialisation) -> bool:
-        """Whether these lens are still run by it."""
-        return self.specialisations.find(self._key(lens, {})) is specialisation
 
     def keep_ready(self, specialisation: Specialisation) -> None:
         """Keep the memory of the specialisations that ran last; the others, perhaps hundreds, give theirs back.
