@@ -14,7 +14,7 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.text import values_text
 from migraphx.mxr import container
 from migraphx.runtime import dlpack
-from migraphx.runtime.argument import Argument
+from migraphx.runtime.argument import Argument, address
 from migraphx.runtime.buffer import Exporter
 from migraphx.runtime.device import CUDA, HOST, device_of
 
@@ -39,7 +39,7 @@ class argument(Argument, Exporter):
             super().__init__(found.shape, found.pointer, found, found.device)
             return
         array = as_array(data)
-        super().__init__(Shape.of(array), array.__array_interface__["data"][0], data)
+        super().__init__(Shape.of(array), address(array), data)
         self._array = array
 
     def get_shape(self) -> shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -94,12 +94,7 @@ class Shape:
     @classmethod
     def of(cls, array: np.ndarray) -> Shape:
         """The shape of an array with its strides; ValueError where one is no whole number of elements."""
-        size = array.itemsize
-        if any(s % size or s < 0 for s in array.strides):
-            raise ValueError(
-                f"array strides {array.strides} are negative or no multiples of {size} bytes: copy it first"
-            )
-        return cls(dtypes.from_numpy(array.dtype), array.shape, tuple(s // size for s in array.strides))
+        return _of_array(array.dtype, array.shape, array.strides)
 
     @classmethod
     def of_dims(cls, type: str, dims: Sequence[int | DynamicDimension]) -> Shape:
@@ -150,6 +145,11 @@ class Shape:
     @property
     def broadcasted(self) -> bool:
         return any(s == 0 and n > 1 for n, s in zip(self.lens, self.strides, strict=True))
+
+    @cached_property
+    def row_major(self) -> bool:
+        """Whether its strides are those of a new array of these lens."""
+        return self.strides == standard_strides(self.lens)
 
     @cached_property
     def standard(self) -> bool:
@@ -262,9 +262,18 @@ def native(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
+@lru_cache(4096)
+def _of_array(dtype: np.dtype, lens: tuple[int, ...], strides: tuple[int, ...]) -> Shape:
+    """Kept: a run asks it of each array that it is given, and programs see the same ones again and again."""
+    size = dtype.itemsize
+    if any(s % size or s < 0 for s in strides):
+        raise ValueError(f"array strides {strides} are negative or no multiples of {size} bytes: copy it first")
+    return Shape(dtypes.from_numpy(dtype), lens, tuple(s // size for s in strides))
+
+
 def strided(flat: np.ndarray, shape: Shape) -> np.ndarray:
     """A one-dimensional array seen through the lens and strides of `shape`."""
-    if shape.strides == standard_strides(shape.lens) or not shape.elements:
+    if shape.row_major or not shape.elements:
         return flat[: shape.elements].reshape(shape.lens)
     strides = [s * flat.itemsize for s in shape.strides]
     return np.ndarray(shape.lens, flat.dtype, flat, strides=strides)

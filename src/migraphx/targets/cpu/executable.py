@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.shape import Shape
-from migraphx.runtime.argument import Argument
+from migraphx.runtime.argument import Argument, address
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
@@ -331,10 +331,6 @@ def table_bytes(
     """Bytes of every entry of the pointer table, in Layout's order."""
     spans = [Shape.of(w).bytes for w in weights]
     return [arena, 64, *(s.bytes for s in inputs), *(s.bytes for s in outputs), *spans]
-
-
-def address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
 
 
 def aligned_bytes(size: int) -> np.ndarray:

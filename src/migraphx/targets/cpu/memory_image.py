@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from migraphx.runtime.argument import address
 from migraphx.runtime.memory_image import Ranges, Requests
-from migraphx.targets.cpu.executable import address
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.toolchain import build
 from migraphx.targets.target import CompilerError
