@@ -1,5 +1,5 @@
-// The floors of this machine: argv[1] threads multiply and add in registers, then copy a buffer far larger
-// than the caches. Prints "<FLOP/s> <bytes read and written per second>", the best of several rounds.
+// The floors of this machine: argv[1] threads multiply and add in registers, copy a buffer far larger than the caches,
+// and read it. Prints "<FLOP/s> <bytes read and written per second> <bytes read per second>", the best of several rounds.
 // With a second argument only "<FLOP/s> <FLOP/s>" of the multiply-adds and of AMX tiles (0 without), once: what the machine
 // does now. The two threads of a core share its tiles, and two of different virtual machines may be on one core.
 #include <chrono>
@@ -44,6 +44,23 @@ float multiply_add(long rounds) {
   float total = 0;
   for (int c = 0; c < chains; ++c)
     for (int lane = 0; lane < lanes; ++lane) total += sum[c][lane];
+  return total;
+}
+
+// The sum of a buffer: one stream of whole vectors, in as many sums as hide the latency of an addition.
+float read_all(const char *from, std::size_t bytes) {
+  constexpr std::size_t sums = 8;
+  vec sum[sums] = {};
+  for (std::size_t at = 0; at + sums * sizeof(vec) <= bytes; at += sums * sizeof(vec))
+#pragma GCC unroll 8
+    for (std::size_t k = 0; k < sums; ++k) {
+      vec v;
+      std::memcpy(&v, from + at + k * sizeof(vec), sizeof(vec));
+      sum[k] += v;
+    }
+  float total = 0;
+  for (const vec &v : sum)
+    for (int lane = 0; lane < lanes; ++lane) total += v[lane];
   return total;
 }
 
@@ -96,11 +113,13 @@ int main(int argc, char **argv) {
     std::memset(from[t].get(), t + 1, part);
     std::memset(to[t].get(), 0, part);
   });
-  double flops = 0, bytes = 0;
+  double flops = 0, bytes = 0, reads = 0;
   for (int round = 0; round < 20; ++round) {
     flops = std::max(flops, flops_of(rounds));
     const double s = seconds(threads, [&](int t) { std::memcpy(to[t].get(), from[t].get(), part); });
     bytes = std::max(bytes, 2.0 * part * threads / s);
+    const double r = seconds(threads, [&](int t) { sink[t * 64] = read_all(from[t].get(), part); });
+    reads = std::max(reads, 1.0 * part * threads / r);
   }
-  std::printf("%.6g %.6g %g\n", flops, bytes, double(sink[0]));
+  std::printf("%.6g %.6g %.6g %g\n", flops, bytes, reads, double(sink[0]));
 }

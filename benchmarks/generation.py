@@ -5,7 +5,8 @@ sequences, with `--padded` of different lengths. Engines run in processes of the
 process generates once (`first_s`, all compilation in it), once with a prompt of another length (`new_length_s`), then
 `--repeats` times each prompt. Figures are medians over all rounds; of the time per token also the least and p90.
 `step_ms` is the time from one token to the next, without the prompt (not of a beam search), and `read_gb_per_s` the
-bytes of the weights over it. `compiled` counts programs: after the first generate, and in the end. Engines:
+bytes of the weights over it, beside which stand those of a copy, which counts what it reads and what it writes, and of
+threads that only read. `compiled` counts programs: after the first generate, and in the end. Engines:
 
     eager           torch, the default cache, and `eager_static` the static one
     inductor        torch.compile(model.forward, dynamic=True), and `inductor_static` with the static cache
@@ -197,10 +198,12 @@ def main() -> None:
     if given.worker:
         print("\n" + json.dumps(worker(given.worker[1], task_of(given.worker[0], given))))
         return
+    floors = measure_floors(given.threads)
     result = {
         "machine": describe(),
         "threads": given.threads,
-        "copy_gb_per_s": measure_floors(given.threads).bandwidth / 1e9,
+        "copy_gb_per_s": floors.bandwidth / 1e9,
+        "only_read_gb_per_s": floors.reads / 1e9,
         "command": " ".join(["python -m benchmarks.generation", *sys.argv[1:]]),
         "models": {name: compared(name, given) for name in given.models.split(",")},
     }

@@ -15,11 +15,15 @@ PACKAGES = ("torch", "torchvision", "transformers", "onnxruntime", "openvino", "
 
 @dataclass(frozen=True)
 class Floors:
-    """Best FLOP/s, bytes/s (read plus written), and FLOP/s of bf16 tiles (0: no AMX) of `threads` threads."""
+    """The best of some threads.
+
+    FLOP/s; bytes/s of a copy, read plus written; FLOP/s of bf16 tiles (0: no AMX); bytes/s where they only read.
+    """
 
     flops: float
     bandwidth: float
     tiles: float = 0.0
+    reads: float = 0.0
 
     def best(self, other: "Floors") -> "Floors":
         """The better of two measurements, each way: other programs can only lower one."""
@@ -43,8 +47,8 @@ class Meter:
 
     def measure(self) -> Floors:
         """The best so far, with some seconds of trying."""
-        flops, bandwidth, _ = map(float, subprocess.check_output(self._command, text=True).split())
-        self.floors = self.floors.best(Floors(flops, bandwidth))
+        flops, bandwidth, reads, _ = map(float, subprocess.check_output(self._command, text=True).split())
+        self.floors = self.floors.best(Floors(flops, bandwidth, 0.0, reads))
         return self.floors
 
     def slowed(self) -> float:

@@ -79,6 +79,14 @@ def test_what_is_wrong_behind_a_run_that_was_right(minus: migraphx.program) -> N
         minus.run_async(given, 7)
 
 
+def test_outputs_that_become_read_only(minus: migraphx.program) -> None:
+    given = arguments(0)
+    check(minus, given)
+    given[OUTPUT].array.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        minus.run(given)
+
+
 def test_arrays_may_change_their_shape_between_runs(minus: migraphx.program) -> None:
     given = {name: np.array(a) for name, a in arguments(0).items()}
     for _ in range(2):

@@ -140,5 +140,5 @@ def test_results_are_short_json():
 
 
 def test_floors_keep_the_better_measurement():
-    assert Floors(1.0, 4.0, 5.0).best(Floors(2.0, 3.0, 6.0)) == Floors(2.0, 4.0, 6.0)
+    assert Floors(1.0, 4.0, 5.0, 8.0).best(Floors(2.0, 3.0, 6.0, 7.0)) == Floors(2.0, 4.0, 6.0, 8.0)
     assert describe()["versions"]["numpy"] == np.__version__

@@ -26,7 +26,7 @@ class Bound:
     outputs: Sequence[int]
 
     def found(self, params: Mapping[str, Any]) -> list[argument] | None:
-        """The outputs, where `params` are the same objects under the same names; else None."""
+        """The outputs, where `params` are the same objects under the same names, and may be written; else None."""
         if type(params) is not dict or len(params) != len(self.given):
             return None
         same: list[argument] = []
@@ -35,7 +35,8 @@ class Bound:
             if value is None or params.get(name) is not value:
                 return None
             same.append(value)
-        return same[len(self.inputs) :]
+        outputs = same[len(self.inputs) :]
+        return outputs if all([a.writeable for a in outputs]) else None
 
 
 def bound(

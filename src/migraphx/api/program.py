@@ -445,7 +445,7 @@ def _output(name: str, expected: Shape, params: Mapping[str, Any], device: Devic
         given = _claimed(given, device)
     if not expected.dynamic and not _same(given.shape, expected):
         raise ValueError(f"output {name!r} must have shape {expected}, got {given.shape}")
-    if given._array is not None and not given._array.flags.writeable:
+    if not given.writeable:
         raise ValueError(f"output {name!r} is read-only memory")
     return given
 

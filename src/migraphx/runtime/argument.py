@@ -77,6 +77,11 @@ class Argument:
         return self.device is other.device and self.pointer < ends[1] and other.pointer < ends[0]
 
     @property
+    def writeable(self) -> bool:
+        """Whether nobody has said that its memory is read-only."""
+        return self._array is None or self._array.flags.writeable
+
+    @property
     def array(self) -> np.ndarray:
         """The values as an array over the same memory; ValueError where that is not main memory."""
         if self.device is not HOST:

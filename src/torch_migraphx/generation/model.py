@@ -169,7 +169,7 @@ class CompiledForward:
         """The model's tensors as they are now: those of the last step, where no dictionary of them was written."""
         if not self._unwritten():
             tensors = [of[name] for of, name in self._places.values()]
-            words = words_of([of for of, _ in self._places.values()], (), tensors)
+            words = words_of({id(of): of for of, _ in self._places.values()}.values(), (), tensors)
             self._fetched = Fetched(tensors, words is not None)
             self._unwritten = words.same if words is not None else lambda: False
         return self._fetched
