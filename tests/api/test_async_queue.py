@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import migraphx
-from migraphx.targets.cpu.threads import available, runtime
+from migraphx.runtime.cores import available
+from migraphx.targets.cpu.threads import runtime
 from migraphx.targets.registry import get_target
 from tests.limits import HANG
 

@@ -36,7 +36,7 @@ class Bound:
                 return None
             same.append(value)
         outputs = same[len(self.inputs) :]
-        return outputs if all([a.writeable for a in outputs]) else None
+        return outputs if all(a.writeable for a in outputs) else None
 
 
 def bound(

@@ -11,10 +11,14 @@ from migraphx.ir.program import reachable
 from migraphx.ir.size import is_open
 from migraphx.ops.quantize import PackInt4
 from migraphx.passes.constants import is_constant, value_of, without_repeats
+from migraphx.runtime.cores import available
+from migraphx.runtime.side_by_side import side_by_side
 
 BLOCK = 32
 COLUMNS = 64
 """So many columns at a time become codes: what is computed on the way there stays in a core's cache."""
+WORTH_THREADS = 1 << 18
+"""Weights; fewer are codes before threads begin."""
 PACKED = ("float", "half", "bf16")
 
 
@@ -55,11 +59,14 @@ def unpacked(b: Builder, weights: np.ndarray, block: int) -> Instruction:
     """{K, N} again, from packed literals."""
     k, n = weights.shape
     codes, scale = np.empty((k, n), np.int8), np.empty((k // block, 1, n), np.float32)
-    for at in range(0, n, COLUMNS):
+
+    def fill(at: int) -> None:
         some = slice(at, min(at + COLUMNS, n))
         blocks = np.asarray(weights[:, some], np.float32).reshape(k // block, block, -1)
         made, scale[..., some] = rounded(blocks)
         codes[:, some] = made.reshape(k, -1)
+
+    side_by_side(fill, range(0, n, COLUMNS), available() if codes.size >= WORTH_THREADS else 1)
     packed = b.unpack_int4(b.literal(PackInt4(axis=0).compute(codes)), axis=0)
     blocks = b.reshape(packed, dims=(k // block, block, n))
     real = b.dequantizelinear(blocks, b.broadcast_to(b.literal(scale), blocks.shape.lens))

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from migraphx.ops.quantize import PackInt4, UnpackInt4
 from migraphx.targets.cpu.pack import panels
 from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
 from migraphx.targets.cpu.pack.dot import pack_dot
@@ -51,6 +52,24 @@ def test_the_same_whatever_the_order_in_memory(lens: tuple[int, int], turned: bo
     pairs = pack_vnni(weights.view(ml_dtypes.bfloat16)[None], 32).view(np.uint16).reshape(-1, 32, 2)
     panels = pairs.reshape(padded.shape[1] // 32, -1, 32, 2)[:, 1 : 1 + len(padded) // 2]
     np.testing.assert_array_equal(panels.transpose(1, 3, 0, 2).reshape(padded.shape), padded)
+
+
+@pytest.mark.parametrize(("k", "n", "block"), [(64, 300, 32), (12, 35, 6), (32, 5, 32)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_codes_of_4_bits(monkeypatch: pytest.MonkeyPatch, k: int, n: int, block: int, shared: bool) -> None:
+    """Against the layout that int4.hpp states, number by number; of bytes of two codes each, and by several threads."""
+    if shared:
+        monkeypatch.setattr(panels, "WORTH_THREADS", 1)
+        monkeypatch.setattr(panels, "available", lambda: 3)
+    nr, codes = 16, np.random.default_rng(2).integers(-8, 8, (k, n)).astype(np.int8)
+    want = np.zeros((-(-n // nr), k // block, -(-block // 4), nr // 2, 4), np.uint8)
+    for row, col in np.ndindex(k, n):
+        within, number = divmod(col % nr, nr // 2)
+        place = col // nr, row // block, row % block // 4, number, row % block % 4
+        want[place] |= (codes[row, col] + 8) << 4 * within
+    np.testing.assert_array_equal(pack_int4_panels(codes, block, nr), want)
+    joined = PackInt4(axis=0).compute(codes)
+    np.testing.assert_array_equal(pack_int4_panels(joined, block, nr, UnpackInt4(axis=0).compute), want)
 
 
 @pytest.mark.parametrize("size", [panels.WORTH_PAGES, panels.HUGE_PAGE + 24])

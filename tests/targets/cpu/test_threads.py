@@ -98,46 +98,9 @@ torch.ones(999, 999) @ torch.ones(999, 999)
     assert run(body + FORKS, first, threads=0, OMP_NUM_THREADS="2").split() == ["0", "1"]
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = "from migraphx.targets.cpu.threads import available; print(available())"
-    one = run(count, threads=0, prefix=("taskset", "-c", str(min(os.sched_getaffinity(0)))), OMP_NUM_THREADS="")
-    assert int(one) == 1
-    monkeypatch.setenv("OMP_NUM_THREADS", "")
-    assert threads.available() >= 2
-    monkeypatch.setenv("OMP_NUM_THREADS", "3,1")
-    assert threads.available() == 3
-
-
 @pytest.mark.slow
 def test_more_threads_than_cores() -> None:
     run("again()", threads=3 * (os.cpu_count() or 1))
-
-
-def test_cgroup_quota(tmp_path: Path) -> None:
-    def limit(folder: str, text: str) -> None:
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / folder / "cpu.max").write_text(text)
-
-    assert threads.cgroup_quota(tmp_path, "") is None and threads.cgroup_quota(tmp_path, "0::/a/b\n") is None
-    limit("a/b", "max 100000\n")
-    assert threads.cgroup_quota(tmp_path, "0::/a/b\n") is None
-    limit("a", "150000 100000\n")
-    assert threads.cgroup_quota(tmp_path, "0::/a/b\n") == 1.5
-    limit("", "50000 100000\n")
-    assert threads.cgroup_quota(tmp_path, "0::/a/b\n") == 0.5
-    assert threads.cgroup_quota(tmp_path, "0::/not/there\n") == 0.5
-
-
-def test_cgroup_quota_of_version_one(tmp_path: Path) -> None:
-    folder = tmp_path / "cpu,cpuacct" / "docker" / "x"
-    folder.mkdir(parents=True)
-    (folder / "cpu.cfs_quota_us").write_text("200000\n")
-    (folder / "cpu.cfs_period_us").write_text("100000\n")
-    groups = "7:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n1:name=systemd:/docker/x\n"
-    assert threads.cgroup_quota(tmp_path, groups) == 2
-    (folder / "cpu.cfs_quota_us").write_text("-1\n")
-    assert threads.cgroup_quota(tmp_path, groups) is None
 
 
 def test_no_runtime(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from migraphx.runtime.cores import available
 from migraphx.targets.cpu.isa import best_level
-from migraphx.targets.cpu.threads import available, runtime
+from migraphx.targets.cpu.threads import runtime
 from migraphx.targets.cpu.toolchain import features, find_compiler
 
 EXTENSIONS = (

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from migraphx.runtime.cores import available
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.memory_image import MemoryImage, Ranges, Requests
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.cpu.executable import restore
 from migraphx.targets.cpu.isa import check_processor
-from migraphx.targets.cpu.threads import available, runtime
+from migraphx.targets.cpu.threads import runtime
 from migraphx.targets.late import LateTarget
 from migraphx.targets.target import Target
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument, address
+from migraphx.runtime.cores import available
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
@@ -27,7 +28,7 @@ from migraphx.targets.cpu.crew import Crew, threads_worth
 from migraphx.targets.cpu.isa import made_for
 from migraphx.targets.cpu.stop import Stop
 from migraphx.targets.cpu.table import ABI, Layout, sizes_in, steps_in
-from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
+from migraphx.targets.cpu.threads import call_with_pool, pool_is_lost, runtime
 
 ALIGNMENT = 64
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import OPEN, Sizes
+from migraphx.runtime.cores import available
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.cache import lookup, obtain
 from migraphx.targets.common.call import Call
@@ -18,7 +19,6 @@ from migraphx.targets.common.form_table import FormTable
 from migraphx.targets.cpu.emit.kernel import Kernel
 from migraphx.targets.cpu.executable import CpuExecutable, Idle, Shared, library_of, machine, table_key
 from migraphx.targets.cpu.table import HEAD, sizes_in
-from migraphx.targets.cpu.threads import available
 
 ARENA_ENTRY = HEAD  # of a table: the first of the buffers' sizes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from migraphx.runtime.cores import available
 from migraphx.runtime.device import Peaks
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
@@ -12,7 +13,6 @@ from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
 from migraphx.targets.cpu.table import Layout
-from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import build, features
 
 CHAINS = 12  # independent sums: enough to hide the latency of a multiply-add, few enough for 16 registers

@@ -24,6 +24,7 @@ from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import optimize_with
 from migraphx.passes.pixels_first import pixels_first
 from migraphx.passes.scale_weights import scale_weights
+from migraphx.runtime.cores import available
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
@@ -49,7 +50,6 @@ from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.memory_image import library_path
 from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.table import Layout
-from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, build_objects, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds

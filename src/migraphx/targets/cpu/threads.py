@@ -1,4 +1,4 @@
-"""How many threads a run may use, and the OpenMP runtime that provides them.
+"""The OpenMP runtime that provides the threads of runs.
 
 The pool of an OpenMP runtime belongs to the thread that began it. A child process made by fork has that thread
 but not its pool, and libgomp waits for ever for a pool that is gone; so in such a child the runs of that one
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import math
 import os
 import re
 import threading
@@ -22,53 +21,8 @@ from pathlib import Path
 from typing import Any
 
 log = logging.getLogger(__name__)
-CGROUPS = Path("/sys/fs/cgroup")
 HELPERS = 2  # threads of a forked process that run for its first: one more where a signal handler runs a program
 SYSTEM = ("libgomp.so.1", "libomp.so.5", "libomp.so")  # by the names that the loader knows
-
-
-def available() -> int:
-    """Cores this process may use: OMP_NUM_THREADS, else affinity and cgroup quota."""
-    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    if given.isdigit() and int(given) > 0:
-        return int(given)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        groups = Path("/proc/self/cgroup").read_text()
-    except OSError:
-        groups = ""
-    quota = cgroup_quota(CGROUPS, groups)
-    return max(1, min(cores, math.ceil(quota)) if quota else cores)
-
-
-def cgroup_quota(root: Path, groups: str) -> float | None:
-    """The least quota in cores of this process's control groups and those around them; None without a limit.
-
-    `groups` is the text of /proc/self/cgroup: lines `0::/path` (v2) or `4:cpu,cpuacct:/path` (v1).
-    """
-    quotas = []
-    for line in groups.splitlines() or ["0::/"]:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        base = root / controllers if controllers else root
-        place = base / path.lstrip("/")
-        for folder in (place, *place.parents):
-            quotas.append(_quota(folder))
-            if folder == base:
-                break
-    return min((q for q in quotas if q), default=None)
-
-
-def _quota(folder: Path) -> float | None:
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota, period = ((folder / f"cpu.cfs_{n}_us").read_text() for n in ("quota", "period"))
-        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
-    except (OSError, ValueError):
-        return None
 
 
 def _single() -> int:

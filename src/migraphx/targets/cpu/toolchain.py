@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from migraphx.runtime.cores import available
 from migraphx.runtime.options import NATIVE
 from migraphx.runtime.side_by_side import side_by_side
 from migraphx.targets.common.beside import give_way, is_beside
@@ -28,7 +29,6 @@ from migraphx.targets.common.progress import progress
 from migraphx.targets.common.scratch import temporary_folder
 from migraphx.targets.cpu.headers import KERNELS, constant
 from migraphx.targets.cpu.isa import made_for
-from migraphx.targets.cpu.threads import available
 from migraphx.targets.target import CompilerError
 
 log = logging.getLogger(__name__)

@@ -55,7 +55,7 @@ def dot_int4(ctx: LoweringContext, c: Contraction) -> None:
     m, k = a.lens
     block = k // scales[0].shape[0]
     packed = (
-        ctx.packed((*codes[1], "int4", block), lambda: pack_int4_panels(unpacked(codes[0]), block, nr)),
+        ctx.packed((*codes[1], "int4", block), lambda: pack_int4_panels(codes[0], block, nr, unpacked)),
         *(ctx.packed((*key, "dot"), lambda of=value: pack_dot(of, nr)) for value, key in (scales, *zeros)),
     )
     sizes = (m, c.write.lens[-1], k, a.strides[0], block)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from migraphx.runtime.cores import available
 from migraphx.runtime.side_by_side import side_by_side
-from migraphx.targets.cpu.threads import available
 
 if TYPE_CHECKING:  # importing it adds to NumPy's names, which Dynamo may be reading in another thread
     from numpy.typing import DTypeLike
