@@ -28,7 +28,7 @@ def cgroup_quota(root: Path, groups: str) -> float | None:
 
     `groups` is the text of /proc/self/cgroup: lines `0::/path` (v2) or `4:cpu,cpuacct:/path` (v1).
     """
-    quotas = []
+    quotas: list[float | None] = []
     for line in groups.splitlines() or ["0::/"]:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
