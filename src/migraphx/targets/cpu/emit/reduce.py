@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
@@ -115,8 +114,8 @@ class _Reduction:
         else:
             waits = self._waits_in_memory
             inner = self._sums_in_memory() if waits else _for_lanes(self._stages())
-            long = waits and not likely_less(prod(self.of.kept.lens[:-1]), MANY_ROWS)
-            grain = LONG_ROW if long else SHORT_ROW
+            few = f"product(a, {rank - 1}) < {MANY_ROWS} ? {SHORT_ROW} : "  # at a run: lengths may be open
+            grain = f"{few}{LONG_ROW}" if waits else f"{SHORT_ROW}"
             lines += [
                 f"for_rows<{rank}, {count}>(t, a, {grain}, [&](const int64_t* o, int64_t begin, int64_t end) {{",
                 "    " + indented(inner, 1),
