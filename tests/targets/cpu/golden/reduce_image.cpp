@@ -9,7 +9,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t* const b = a + 6;
-    for_rows<2, 2>(t, a, 1024, [&](const int64_t* o, int64_t begin, int64_t end) {
+    for_rows<2, 2>(t, a, product(a, 1) < 8 ? 64 : 1024, [&](const int64_t* o, int64_t begin, int64_t end) {
         for_lanes(begin, end, [&](int64_t i, auto n) {
             put(p1 + o[1] + i, start_like<Sum, vec<float>>(), n);
         });
@@ -30,7 +30,7 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t* const b = a + 3;
-    for_rows<1, 2>(t, a, 64, [&](const int64_t* o, int64_t begin, int64_t end) {
+    for_rows<1, 2>(t, a, product(a, 0) < 8 ? 64 : 1024, [&](const int64_t* o, int64_t begin, int64_t end) {
         for_lanes(begin, end, [&](int64_t i, auto n) {
             put(p1 + o[1] + i, start_like<Sum, vec<float>>(), n);
         });
