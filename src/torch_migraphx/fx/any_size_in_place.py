@@ -30,21 +30,20 @@ class AnySizeInPlace(AnySize):
         written: Mapping[int, int],
     ) -> None:  # fmt: skip
         nodes = graph.graph.find_nodes(op="placeholder")
-        self.symbols = {
+        lengths = {
             str(size.node.expr): (k, d)
             for k, n in enumerate(nodes)
             for d, size in enumerate(getattr(value_of(n), "shape", ()))
             if isinstance(size, torch.SymInt)
         }
-        super().__init__(graph, args, options, constants, dict.fromkeys(self.symbols, Limits(1, UNBOUNDED)))
+        super().__init__(graph, args, options, constants, dict.fromkeys(lengths, Limits(1, UNBOUNDED)))
         place = {k: n for n, k in enumerate(self.inputs)}
-        self.symbols = {name: (place[k], d) for name, (k, d) in self.symbols.items()}
+        self.symbols = {name: (place[k], d) for name, (k, d) in lengths.items()}
         self.written = {output: place[k] for output, k in written.items()}
         """Which of the `inputs` these outputs are written to."""
         returned: Any = graph.graph.output_node().args[0]
         self.outputs = [(self._sizes(value_of(n)), value_of(n).dtype) for n in returned]
         self._at = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, in place
-        self._last: tuple[Any, Any] = (), None  # those of the last run
 
     def _sizes(self, value: torch.Tensor) -> list[int | tuple[int, int]]:
         """Numbers, and where the others lie: in which of the `inputs` and dimension of it."""
@@ -60,10 +59,9 @@ class AnySizeInPlace(AnySize):
         It is looked at while the program runs: the inputs that are written then hold what the next run writes over.
         The first run of some lengths checks all; the next ones take addresses.
         """
-        made, lens, last = self._made(given), tuple([x.shape for x in given]), self._last
-        run = last[1] if lens == last[0] else self._at.find(lens)
+        made, lens = self._made(given), tuple([x.shape for x in given])
+        run = self._at.find(lens)
         if run is not None and run.current() and all(map(torch.Tensor.is_contiguous, given)):
-            self._last = lens, run
             places = [x.data_ptr() for x in made]
             return made if run([given[k].data_ptr() for k in self.order], places, None, image) else None
         if image is not None and not image.same():

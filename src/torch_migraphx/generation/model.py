@@ -207,7 +207,8 @@ class CompiledForward:
             ids, positions = (torch.nn.functional.pad(x, (0, behind)) for x in (ids, positions))
         many = from_token < last - 1
         keep = torch.arange(size) if many else FIRST if size == 1 else torch.tensor([last - 1 - first])
-        masks = mask if _is_of_positions(mask) else tree_map(lambda m: _rows(m, first, last, size), mask)
+        rows = functools.partial(_rows, first=first, last=last, size=size)
+        masks = rows(mask) if isinstance(mask, torch.Tensor) else tree_map(rows, mask)
         inputs = Inputs(
             ids.contiguous(), positions.contiguous(), masks, torch.tensor(start + first), keep, buffers, call.scales
         )
@@ -319,11 +320,6 @@ class CompiledForward:
         made = or_each_size(make, options)
         self.compiled += made is not None
         return made and OfPlaces(made.run, tuple(made.inputs), lambda _: None)
-
-
-def _is_of_positions(mask: Any) -> bool:
-    """Whether it is {batch, room}, which is the same for each chunk."""
-    return isinstance(mask, torch.Tensor) and mask.dim() == 2
 
 
 def _rows(mask: torch.Tensor, first: int, last: int, size: int) -> torch.Tensor:

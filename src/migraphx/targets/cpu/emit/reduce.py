@@ -114,8 +114,7 @@ class _Reduction:
         else:
             waits = self._waits_in_memory
             inner = self._sums_in_memory() if waits else _for_lanes(self._stages())
-            few = f"product(a, {rank - 1}) < {MANY_ROWS} ? {SHORT_ROW} : "  # at a run: lengths may be open
-            grain = f"{few}{LONG_ROW}" if waits else f"{SHORT_ROW}"
+            grain = f"product(a, {rank - 1}) < {MANY_ROWS} ? {SHORT_ROW} : {LONG_ROW}" if waits else f"{SHORT_ROW}"
             lines += [
                 f"for_rows<{rank}, {count}>(t, a, {grain}, [&](const int64_t* o, int64_t begin, int64_t end) {{",
                 "    " + indented(inner, 1),
