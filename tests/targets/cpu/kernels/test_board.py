@@ -82,13 +82,18 @@ extern "C" int run(const int64_t* table, char* const* buffers, char* scratch, in
     return changed;
 }
 
-// Whether cores count as contended for a while after a thread was seen at these times, when it had worked so long.
-extern "C" bool is_contended(int64_t seen, int64_t worked, int64_t again, int64_t worked_again) {
-    contended_until = 0;
-    Watch watch;
-    watch.look(seen, worked);
-    watch.look(again, worked_again);
-    return contended(again + 1) && !contended(again + 1'000'000'000);
+// Whether cores count as contended for a while after threads were seen at these times, each of which neither worked nor
+// slept for so long in the 10 ms before, when its core was taken so many times.
+extern "C" bool is_contended(int count, const int64_t* seen, const int64_t* idle, const int64_t* taken) {
+    static constexpr int64_t BEFORE = 10'000'000;
+    contended_until = 0, last_lost = -(int64_t(1) << 40);
+    for (int k = 0; k < count; ++k) {
+        Watch watch;
+        watch.look(seen[k] - BEFORE, {0, taken[k] < 0 ? -1 : 5});
+        watch.look(seen[k], {BEFORE - idle[k], taken[k] < 0 ? -1 : 5 + taken[k]});
+    }
+    const int64_t last = seen[count - 1];
+    return contended(last + 1) && !contended(last + 1'000'000'000);
 }
 
 struct EightCores {  // of which a thread may use some
@@ -239,13 +244,26 @@ def test_a_loop(threads: int, come: int) -> None:
     assert np.array_equal(got, np.full(SIZE, 3 * trips))
 
 
-def test_time_that_a_thread_neither_worked_nor_slept() -> None:
+UNKNOWN = -1  # how often a core was taken, where the system does not tell
+
+
+@pytest.mark.parametrize(
+    ("seen", "idle", "taken", "want"),
+    [
+        ([20], [4], [1], False), ([20, 50], [4, 4], [1, 2], True), ([20, 50], [4, 4], [UNKNOWN] * 2, True),
+        ([20, 50], [4, 0.5], [1, 1], False), ([20, 50], [0.5, 4], [1, 1], False),
+        ([20, 50], [4, 4], [1, 0], False), ([20, 50], [4, 4], [0, 1], False),
+        ([20, 200], [4, 4], [1, 1], False), ([20, 200, 250], [4, 4, 4], [1, 1, 1], True),
+        ([20, 20.5], [4, 4], [1, 1], False), ([20, 20.5, 21.5], [4, 4, 4], [1, 1, 1], True),
+    ],
+)  # fmt: skip
+def test_which_losses_of_cores_count(seen: list[float], idle: list[float], taken: list[int], want: bool) -> None:
+    """Times in milliseconds. A loss counts soon after another one, of which two threads may have told at once."""
     contended = compile_snippet(SOURCE).is_contended
     contended.restype = ctypes.c_bool
-    contended.argtypes = [ctypes.c_int64] * 4
-    milli = 1_000_000
-    assert contended(5 * milli, 3 * milli, 15 * milli, 9 * milli)  # worked 6 of 10 ms
-    assert not contended(5 * milli, 3 * milli, 15 * milli, 13 * milli - milli // 2)
+    numbers = ctypes.c_int64 * len(seen)
+    times, idle_times = (numbers(*(int(x * 1e6) for x in which)) for which in (seen, idle))
+    assert contended(len(seen), times, idle_times, numbers(*taken)) == want
 
 
 @pytest.mark.parametrize(

@@ -8,39 +8,63 @@
 #if defined(__linux__)
 #include <cstdio>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
 
 namespace mgx {
 
-// Until when threads of this program count as losing their cores: what one run has seen holds for its next ones, too.
-static int64_t contended_until = 0;
+// Until when threads of this program count as losing their cores, and when one last lost its own: what one run has seen
+// holds for its next ones, too.
+static int64_t contended_until = 0, last_lost = 0;
 
 inline bool contended(int64_t now) { return now < __atomic_load_n(&contended_until, __ATOMIC_RELAXED); }
 
-// Whether a thread loses its core to others: time passes that it neither works nor sleeps.
-struct Watch {
-    static constexpr int64_t BETWEEN = 500'000;  // ns between two looks: each asks the system
-    static constexpr int64_t LOST = 1'000'000, HOLDS = 50'000'000;
-    int64_t looked = 0, used = -1;  // when, and the time that it had worked; negative: not known
+// Another process had a thread's core. Once means nothing: the system itself needs a core now and then, and to sleep at each
+// kernel for a while costs more. A neighbour takes cores again and again. Two threads that report at once met the same event.
+inline void lost_core(int64_t now) {
+    static constexpr int64_t ONCE = 1'000'000, AGAIN = 100'000'000, HOLDS = 50'000'000;  // ns
+    const int64_t since = now - __atomic_load_n(&last_lost, __ATOMIC_RELAXED);
+    if (since < ONCE) return;
+    __atomic_store_n(&last_lost, now, __ATOMIC_RELAXED);
+    if (since < AGAIN) __atomic_store_n(&contended_until, now + HOLDS, __ATOMIC_RELAXED);
+}
 
-    static int64_t worked() {
+// What a thread has had: the nanoseconds that it worked, and how often the system took its core (negative: not known).
+struct Had {
+    int64_t worked = -1, taken = -1;
+
+    static Had now() {
         timespec t;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-        return t.tv_sec * int64_t(1000000000) + t.tv_nsec;
+        Had had{t.tv_sec * int64_t(1000000000) + t.tv_nsec, -1};
+#if defined(RUSAGE_THREAD)
+        rusage usage;
+        if (!getrusage(RUSAGE_THREAD, &usage)) had.taken = usage.ru_nivcsw;
+#endif
+        return had;
     }
+};
+
+// Whether a thread loses its core to others: time passes that it neither works nor sleeps. Where the system gave the core to
+// nobody a hypervisor has it, and who sleeps gives nobody anything.
+struct Watch {
+    static constexpr int64_t BETWEEN = 500'000;  // ns between two looks: each asks the system
+    static constexpr int64_t LOST = 1'000'000;
+    int64_t looked = 0;
+    Had had;
 
     void look(int64_t now) {
         if (!looked) looked = now;  // short runs need not ask
-        if (now - looked >= BETWEEN) look(now, worked());
+        if (now - looked >= BETWEEN) look(now, Had::now());
     }
-    void look(int64_t now, int64_t work) {
-        if (used >= 0 && (now - looked) - (work - used) > LOST)
-            __atomic_store_n(&contended_until, now + HOLDS, __ATOMIC_RELAXED);
-        looked = now, used = work;
+    void look(int64_t now, const Had& has) {
+        const bool taken = has.taken < 0 || has.taken > had.taken;
+        if (had.worked >= 0 && taken && (now - looked) - (has.worked - had.worked) > LOST) lost_core(now);
+        looked = now, had = has;
     }
-    void slept(int64_t now) { looked = now, used = worked(); }
+    void slept(int64_t now) { looked = now, had = Had::now(); }
 };
 
 #if defined(__linux__)
