@@ -31,7 +31,8 @@ inline void lost_core(int64_t now) {
     if (since < AGAIN) __atomic_store_n(&contended_until, now + HOLDS, __ATOMIC_RELAXED);
 }
 
-// What a thread has had: the nanoseconds that it worked, and how often the system took its core (negative: not known).
+// What a thread has had: the nanoseconds that it worked, and how often the system took its core (negative: not known, as
+// where it never did, which a system that does not count says, too).
 struct Had {
     int64_t worked = -1, taken = -1;
 
@@ -41,7 +42,7 @@ struct Had {
         Had had{t.tv_sec * int64_t(1000000000) + t.tv_nsec, -1};
 #if defined(RUSAGE_THREAD)
         rusage usage;
-        if (!getrusage(RUSAGE_THREAD, &usage)) had.taken = usage.ru_nivcsw;
+        if (!getrusage(RUSAGE_THREAD, &usage) && usage.ru_nivcsw > 0) had.taken = usage.ru_nivcsw;
 #endif
         return had;
     }
