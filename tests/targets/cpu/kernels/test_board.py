@@ -83,14 +83,14 @@ extern "C" int run(const int64_t* table, char* const* buffers, char* scratch, in
 }
 
 // Whether cores count as contended for a while after threads were seen at these times, each of which neither worked nor
-// slept for so long in the 10 ms before, when its core was taken so many times.
-extern "C" bool is_contended(int count, const int64_t* seen, const int64_t* idle, const int64_t* taken) {
+// slept for so long in the 10 ms before, when it was preempted so many times.
+extern "C" bool is_contended(int count, const int64_t* seen, const int64_t* idle, const int64_t* preempted) {
     static constexpr int64_t BEFORE = 10'000'000;
     contended_until = 0, last_lost = -(int64_t(1) << 40);
     for (int k = 0; k < count; ++k) {
         Watch watch;
-        watch.look(seen[k] - BEFORE, {0, taken[k] < 0 ? -1 : 5});
-        watch.look(seen[k], {BEFORE - idle[k], taken[k] < 0 ? -1 : 5 + taken[k]});
+        watch.look(seen[k] - BEFORE, {0, preempted[k] < 0 ? -1 : 5});
+        watch.look(seen[k], {BEFORE - idle[k], preempted[k] < 0 ? -1 : 5 + preempted[k]});
     }
     const int64_t last = seen[count - 1];
     return contended(last + 1) && !contended(last + 1'000'000'000);
@@ -244,11 +244,11 @@ def test_a_loop(threads: int, come: int) -> None:
     assert np.array_equal(got, np.full(SIZE, 3 * trips))
 
 
-UNKNOWN = -1  # how often a core was taken, where the system does not tell
+UNKNOWN = -1  # how often a thread was preempted, where the system does not tell
 
 
 @pytest.mark.parametrize(
-    ("seen", "idle", "taken", "want"),
+    ("seen", "idle", "preempted", "want"),
     [
         ([20], [4], [1], False), ([20, 50], [4, 4], [1, 2], True), ([20, 50], [4, 4], [UNKNOWN] * 2, True),
         ([20, 50], [4, 0.5], [1, 1], False), ([20, 50], [0.5, 4], [1, 1], False),
@@ -257,13 +257,13 @@ UNKNOWN = -1  # how often a core was taken, where the system does not tell
         ([20, 20.5], [4, 4], [1, 1], False), ([20, 20.5, 21.5], [4, 4, 4], [1, 1, 1], True),
     ],
 )  # fmt: skip
-def test_which_losses_of_cores_count(seen: list[float], idle: list[float], taken: list[int], want: bool) -> None:
+def test_which_losses_of_cores_count(seen: list[float], idle: list[float], preempted: list[int], want: bool) -> None:
     """Times in milliseconds. A loss counts soon after another one, of which two threads may have told at once."""
     contended = compile_snippet(SOURCE).is_contended
     contended.restype = ctypes.c_bool
     numbers = ctypes.c_int64 * len(seen)
     times, idle_times = (numbers(*(int(x * 1e6) for x in which)) for which in (seen, idle))
-    assert contended(len(seen), times, idle_times, numbers(*taken)) == want
+    assert contended(len(seen), times, idle_times, numbers(*preempted)) == want
 
 
 @pytest.mark.parametrize(

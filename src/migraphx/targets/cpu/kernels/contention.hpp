@@ -31,41 +31,41 @@ inline void lost_core(int64_t now) {
     if (since < AGAIN) __atomic_store_n(&contended_until, now + HOLDS, __ATOMIC_RELAXED);
 }
 
-// What a thread has had: the nanoseconds that it worked, and how often the system took its core (negative: not known, as
-// where it never did, which a system that does not count says, too).
-struct Had {
-    int64_t worked = -1, taken = -1;
+// What a thread has used: nanoseconds of processor time, and how often it was preempted. Negative: not known. A count of 0 is
+// that, too, as a system that does not count gives it.
+struct Usage {
+    int64_t worked = -1, preempted = -1;
 
-    static Had now() {
+    static Usage now() {
         timespec t;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-        Had had{t.tv_sec * int64_t(1000000000) + t.tv_nsec, -1};
+        Usage usage{t.tv_sec * int64_t(1000000000) + t.tv_nsec};
 #if defined(RUSAGE_THREAD)
-        rusage usage;
-        if (!getrusage(RUSAGE_THREAD, &usage) && usage.ru_nivcsw > 0) had.taken = usage.ru_nivcsw;
+        rusage of;
+        if (!getrusage(RUSAGE_THREAD, &of) && of.ru_nivcsw > 0) usage.preempted = of.ru_nivcsw;
 #endif
-        return had;
+        return usage;
     }
 };
 
-// Whether a thread loses its core to others: time passes that it neither works nor sleeps. Where the system gave the core to
-// nobody a hypervisor has it, and who sleeps gives nobody anything.
+// Whether a thread loses its core to others: time passes that it neither works nor sleeps, and it was preempted. Where it was
+// not, a hypervisor has the core, and who sleeps gives nobody anything.
 struct Watch {
     static constexpr int64_t BETWEEN = 500'000;  // ns between two looks: each asks the system
     static constexpr int64_t LOST = 1'000'000;
     int64_t looked = 0;
-    Had had;
+    Usage used;
 
     void look(int64_t now) {
         if (!looked) looked = now;  // short runs need not ask
-        if (now - looked >= BETWEEN) look(now, Had::now());
+        if (now - looked >= BETWEEN) look(now, Usage::now());
     }
-    void look(int64_t now, const Had& has) {
-        const bool taken = has.taken < 0 || has.taken > had.taken;
-        if (had.worked >= 0 && taken && (now - looked) - (has.worked - had.worked) > LOST) lost_core(now);
-        looked = now, had = has;
+    void look(int64_t now, const Usage& usage) {
+        const bool preempted = usage.preempted < 0 || usage.preempted > used.preempted;
+        if (used.worked >= 0 && preempted && (now - looked) - (usage.worked - used.worked) > LOST) lost_core(now);
+        looked = now, used = usage;
     }
-    void slept(int64_t now) { looked = now, had = Had::now(); }
+    void slept(int64_t now) { looked = now, used = Usage::now(); }
 };
 
 #if defined(__linux__)
