@@ -64,6 +64,8 @@ class OfPlaces:
     places: tuple[int, ...]
     holding: Callable[[Mapping[int, torch.Tensor]], Callable[[Any, Sequence[Any]], Any] | None]
     """Of arguments that stay as they are, by their numbers among these: the function of the others, if there is one."""
+    bound: Callable[[Sequence[Any]], Callable[[Any, Sequence[Any]], Any] | None] = lambda _: None
+    """Of all arguments, which keep their memory: the function that computes with what they hold then, if any."""
 
     def without(self, held: Mapping[int, torch.Tensor]) -> OfPlaces | None:
         """The same of the arguments at other places than these, where the tensors stay as they are."""
@@ -153,6 +155,32 @@ class Runner:
 
     def run_without(self, absent: frozenset[int], args: Sequence[Any], fetched: Fetched) -> Any:
         """Call without the tensors of `fetched`, whose places, in order, are `absent`; None where that cannot be."""
+        found = self._form_without(absent, args, fetched)
+        if found is None:
+            return None
+        known, form = found
+        return _run_if_clean(known, form.function, [args[k] for k in form.places])
+
+    def bound_without(
+        self, absent: frozenset[int], args: Sequence[Any], fetched: Fetched
+    ) -> Callable[[], Any] | None:  # fmt: skip
+        """`run_without` of these arguments, which keep their memory, again and again; None where that cannot be."""
+        found, epoch = self._form_without(absent, args, fetched), self._epoch
+        function = found and found[1].bound([args[k] for k in found[1].places])
+        if found is None or function is None:
+            return None
+        known = found[0]
+
+        def again() -> Any:
+            same = self._epoch == epoch and fetched.known is known
+            return _run_if_clean(known, function, ()) if same else None
+
+        return again
+
+    def _form_without(
+        self, absent: frozenset[int], args: Sequence[Any], fetched: Fetched
+    ) -> tuple[Weights, OfPlaces] | None:  # fmt: skip
+        """The compiled weights that those of `fetched` are, and the form that is not given them."""
         known = fetched.known
         if known is None or not fetched.placed:
             return None
@@ -164,14 +192,8 @@ class Runner:
             self._found = found = epoch, known, sizes, form
         form = found[3]
         if not absent.isdisjoint(form.places):
-            held = fetched.held_by(form, absent)
-            if held is None:
-                return None
-            form = held
-        inputs = [args[k] for k in form.places]
-        if known.watch is None:
-            return form.function(None, inputs)
-        return known.watch.run_if_clean(form.function, inputs)
+            form = fetched.held_by(form, absent)
+        return form and (known, form)
 
     def _known(self, args: Sequence[Any], fetched: Fetched | None) -> Weights | None:
         """The weights among `args`, if they are compiled in as they are."""
@@ -295,6 +317,11 @@ class Runner:
     def _named(self, inputs: Collection[int]) -> str:
         names = [self._names[k] for k in sorted(inputs)]
         return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _run_if_clean(known: Weights, function: Callable[[Any, Sequence[Any]], Any], args: Sequence[Any]) -> Any:
+    """What `function` returns; None where the weights were written."""
+    return function(None, args) if known.watch is None else known.watch.run_if_clean(function, args)
 
 
 _watched: weakref.WeakSet[Weights] = weakref.WeakSet()

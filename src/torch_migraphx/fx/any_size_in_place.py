@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -74,6 +74,29 @@ class AnySizeInPlace(AnySize):
             return self._run(list(map(self._tensor, given)))
         self._at.put(lens, self.program.at(dict(zip(self.names, lens, strict=True))))
         return made
+
+    def bound(self, given: Sequence[torch.Tensor]) -> Callable[[Any, Sequence[Any]], Any] | None:
+        """`run` of these tensors, again and again: they keep their memory. None where the first run is still to come.
+
+        Its answer is None, too, where the program would now take another executable.
+        """
+        run = self._at.find(tuple([x.shape for x in given]))
+        if run is None or not all(map(torch.Tensor.is_contiguous, given)):
+            return None
+        addresses, outputs = [given[k].data_ptr() for k in self.order], self._made(given)
+        places = [x.data_ptr() for x in outputs]
+        new = [(k, x.shape, x.dtype) for k, x in enumerate(outputs) if k not in self.written]
+
+        def again(image: Any, _: Sequence[Any]) -> Any:
+            if not run.current():
+                return None
+            made, at = outputs.copy(), places.copy()
+            for k, lens, dtype in new:
+                made[k] = torch.empty(lens, dtype=dtype)
+                at[k] = made[k].data_ptr()
+            return made if run(addresses, at, None, image) else None
+
+        return again
 
     def _made(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Memory for the outputs: an input's, or new."""

@@ -95,6 +95,10 @@ class GrowingLayer(CacheLayerMixin):
             )
         return self._key_buffer, self._value_buffer
 
+    def lies_in(self, keys: torch.Tensor, values: torch.Tensor) -> bool:
+        """Whether these are its buffers."""
+        return self.is_initialized and self._key_buffer is keys and self._value_buffer is values
+
     def _larger(self, buffer: torch.Tensor, room: int) -> torch.Tensor:
         made = zeros((*buffer.shape[:2], room, buffer.shape[3]), buffer.dtype)
         made[:, :, : self.length] = buffer[:, :, : self.length]

@@ -6,11 +6,11 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 from torch.utils._pytree import tree_map
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
@@ -25,14 +25,18 @@ from torch_migraphx.fx.any_size_in_place import AnySizeInPlace
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.lower_graph import FallbackError, lower
-from torch_migraphx.generation.caches import GrowingLayer, RoundedLayer, capacity, grow_in_place
+from torch_migraphx.generation.caches import GrowingLayer, capacity, grow_in_place
+from torch_migraphx.generation.call import Call, is_of_padding
+from torch_migraphx.generation.decode import DecodeStep
+from torch_migraphx.generation.sampling import sample_by_steps
 from torch_migraphx.generation.step import Inputs, only_for_some, symbolic, trace
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import Options
 
 logger = get_logger(__name__)
-CHUNK = 64
-"""Tokens of a prompt that are computed together: a longer prompt is several chunks, and the last one is filled up."""
+CHUNK, FILLED = 128, 32
+"""Tokens of a prompt that are computed together: a longer prompt is several chunks. The last one is filled up to a
+multiple of the second number; to a whole chunk where programs are for one number of tokens."""
 FIRST = torch.zeros(1, dtype=torch.int64)  # of one token: there is no other
 READ = ("input_ids", "attention_mask", "position_ids", "past_key_values", "logits_to_keep")
 NEUTRAL: Mapping[str, Sequence[Any]] = {
@@ -62,30 +66,12 @@ def compile_generation(model: nn.Module, **options: Any) -> nn.Module:
     if missing:
         raise TypeError(f"{type(model).__name__}.forward takes no {', '.join(missing)}")
     model.forward = CompiledForward(model, forward, chosen)
+    sample_by_steps(model)
     return model
 
 
 class NotTaken(UnsupportedError):
     """A call that runs in torch; the message says why."""
-
-
-@dataclass
-class Call:
-    """The arguments of one call, as a step takes them."""
-
-    ids: torch.Tensor
-    positions: torch.Tensor
-    mask: Any
-    cache: Cache
-    layers: list[GrowingLayer]
-    keep: int
-
-    @property
-    def scales(self) -> torch.Tensor | None:
-        """{layers, 2} of keys and values, where a layer rounds them; 0 before its first step."""
-        if not any(isinstance(x, RoundedLayer) for x in self.layers):
-            return None
-        return torch.tensor([x.scales if x.length else GrowingLayer.scales for x in self.layers])
 
 
 class CompiledForward:
@@ -107,6 +93,7 @@ class CompiledForward:
         self._unwritten: Callable[[], bool] = lambda: False
         self._programs: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # those that a runner still holds
         self._runners: dict[Hashable, Runner] = {}
+        self._steps: weakref.WeakKeyDictionary[Cache, DecodeStep] = weakref.WeakKeyDictionary()
         made: list[Any] = DynamicCache(config=model.config).layers
         self._sliding = [bool(x.is_sliding) for x in made] or [False] * self._layers
 
@@ -126,6 +113,30 @@ class CompiledForward:
         if why not in self._said:
             self._said.add(why)
             logger.warning("a call of %s runs in torch: %s", type(self.model).__name__, why)
+
+    def steps(self, outputs: Any, positions: torch.Tensor, mask: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
+        """What gives the logits {sequences, 1, numbers} of the next token of each sequence, one after another.
+
+        `outputs`: of the call before; `positions` {sequences, 1} of the first of these tokens, `mask` {sequences, n}
+        says which of the tokens so far are padding, None: none is. None where a call could run in torch, or where
+        hooks of the model wait for calls.
+        """
+        cache = outputs.past_key_values
+        layers = [x for x in getattr(cache, "layers", ()) if isinstance(x, GrowingLayer)]
+        if not isinstance(cache, Cache) or not layers or len(layers) < len(cache.layers):
+            return None
+        if self.model.training or _has_hooks(self.model) or not is_of_padding(mask):
+            return None
+        call = Call(positions, positions.clone(), mask, cache, layers, 1)
+        at = call.positions.numpy()  # NumPy is quicker at so few numbers
+
+        def step(tokens: torch.Tensor) -> torch.Tensor:
+            call.ids = tokens
+            logits = self._run(call)
+            at[...] += 1
+            return logits
+
+        return step
 
     # ---- what a call asks for ----
 
@@ -176,22 +187,49 @@ class CompiledForward:
 
     def _run(self, call: Call) -> torch.Tensor:
         """The logits; the cache then holds the new tokens."""
-        tokens, kept, weights = call.ids.shape[1], [], self._weights()
+        weights, again = self._weights(), self._steps.get(call.cache)
+        logits = again(call) if again is not None and again.serves(call, weights) else None
+        if logits is None:
+            logits = self._run_chunks(call, weights)
+        start = call.layers[0].length
+        for layer in call.layers:
+            layer.filled(start + call.ids.shape[1])
+        return logits
+
+    def _run_chunks(self, call: Call, weights: Fetched) -> torch.Tensor:
+        tokens, kept = call.ids.shape[1], []
         wanted = tokens if call.keep == 0 else min(int(call.keep), tokens)
-        size = 1 if tokens == 1 else CHUNK
+        filled = 1 if tokens == 1 else FILLED if self._any_size() else CHUNK
         self._allocate(call)
         start = call.layers[0].length
-        room = capacity(start + -(-tokens // size) * size)
-        buffers = [b for layer in call.layers for b in layer.reserve(room)]
-        mask = self._mask(call, start, room)
-        for first in range(0, tokens, size):
-            last = min(first + size, tokens)
+        need = capacity(start + -(-tokens // filled) * filled)
+        buffers = [b for layer in call.layers for b in layer.reserve(need)]
+        mask = self._mask(call, start, room=buffers[0].shape[2])  # more than is needed where the text was longer once
+        for first in range(0, tokens, CHUNK):
+            last = min(first + CHUNK, tokens)
+            size = -(-(last - first) // filled) * filled
             logits = self._chunk(call, weights, (first, last, size), start, mask, buffers, tokens - wanted)
             if last > tokens - wanted:
                 kept.append(logits)
-        for layer in call.layers:
-            layer.filled(start + tokens)
+        if tokens == 1:
+            self._keep_step(call, weights, start, mask, buffers)
         return kept[0] if len(kept) == 1 else torch.cat(kept, 1)
+
+    def _keep_step(self, call: Call, weights: Fetched, start: int, mask: Any, buffers: list[torch.Tensor]) -> None:
+        """For the next token of these sequences, where it can be run so."""
+        self._steps.pop(call.cache, None)
+        if call.scales is not None or not is_of_padding(call.mask):
+            return
+        ids, positions = (x.clone(memory_format=torch.contiguous_format) for x in (call.ids, call.positions))
+        inputs = Inputs(ids, positions, mask, torch.tensor(start), FIRST, buffers)
+        args = (*weights.tensors, *inputs.flat())
+        run = self._runner(inputs).bound_without(self._numbers, args, weights)
+        if run is not None:
+            self._steps[call.cache] = DecodeStep(inputs, weights, run)
+
+    def _any_size(self) -> bool:
+        """Whether programs are for any number of tokens, as far as is known."""
+        return bool(self._runners) and all(r.any_size for r in self._runners.values())
 
     def _chunk(
         self, call: Call, weights: Fetched, span: tuple[int, int, int], start: int, mask: Any,
@@ -319,7 +357,12 @@ class CompiledForward:
 
         made = or_each_size(make, options)
         self.compiled += made is not None
-        return made and OfPlaces(made.run, tuple(made.inputs), lambda _: None)
+        return made and OfPlaces(made.run, tuple(made.inputs), lambda _: None, made.bound)
+
+
+def _has_hooks(model: nn.Module) -> bool:
+    """Whether somebody wants to know of each call."""
+    return bool(model._forward_hooks or model._forward_pre_hooks or _global_forward_hooks or _global_forward_pre_hooks)
 
 
 def _rows(mask: torch.Tensor, first: int, last: int, size: int) -> torch.Tensor:

@@ -243,7 +243,7 @@ class CpuExecutable:
         if not done:
             return False
         status = None
-        if self.checks:
+        if self.checks and state.status[0]:
             status = state.status[:2].tolist()
             state.status[0] = 0
         if begin:

@@ -1,0 +1,151 @@
+"""Greedy and sampled generation: transformers' loop, which gives a step what it needs and keeps no more than that.
+
+transformers prepares each call for any kind of model, and keeps masks and positions of all tokens so far: a tenth of a
+step of two milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers.generation.stopping_criteria import MaxLengthCriteria
+from transformers.generation.utils import GenerationMixin
+
+PREPARES = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation", "_prefill", "_sample")
+READ = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep"}
+"""Arguments of a model that the loop knows how to go on with."""
+
+
+def sample_by_steps(model: nn.Module) -> None:
+    """Let `model.generate()` sample, or take the likeliest token, by this loop where it can.
+
+    The model gets a class of its own, which is a subclass of the one that it has: transformers asks the class for its
+    loop. A model that prepares its inputs in its own way stays as it is.
+    """
+    kind: Any = type(model)
+    if "_by_steps" in vars(kind) or not all(_is_standard(kind, name) for name in PREPARES):
+        return
+    members = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    model.__class__ = type(kind.__name__, (kind,), {**members, "_sample": _sample, "_by_steps": True})
+
+
+def _is_standard(kind: type, name: str) -> bool:
+    return getattr(kind, name, None) is getattr(GenerationMixin, name, kind)
+
+
+def _can(model: Any, config: Any, synced_gpus: bool, given: dict[str, Any]) -> bool:
+    """Whether the loop does what transformers' own would."""
+    rest = [k for k, v in given.items() if k not in READ and v is not None]
+    asks = config.return_dict_in_generate or config.is_assistant or config.compile_config is not None
+    return (
+        not (asks or synced_gpus or rest or model.config.is_encoder_decoder)
+        and bool(given.get("use_cache"))
+        and given.get("position_ids") is not None
+        and given["position_ids"].dim() == 2
+        and model.device.type == "cpu"
+        and hasattr(model.forward, "steps")
+    )
+
+
+def _steps(model: Any, outputs: Any, given: dict[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What gives the logits of the next tokens {sequences, 1}: of the engine, or of calls of the model."""
+    step = model.forward.steps(outputs, given["position_ids"][:, -1:], given.get("attention_mask"))
+    if step is not None:
+        return step
+
+    def by_calls(tokens: torch.Tensor) -> torch.Tensor:
+        inputs = model.prepare_inputs_for_generation(tokens, next_sequence_length=1, **given)
+        outputs = model(**inputs, return_dict=True)
+        given.update(model._update_model_kwargs_for_generation(outputs, given))
+        return outputs.logits
+
+    return by_calls
+
+
+def _sample(
+    self: Any,
+    input_ids: torch.Tensor,
+    logits_processor: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    stopping_criteria: Any,
+    generation_config: Any,
+    synced_gpus: bool = False,
+    streamer: Any = None,
+    **given: Any,
+) -> Any:
+    """The token numbers {sequences, tokens}, of the prompt and new ones: as GenerationMixin._sample."""
+    if not _can(self, generation_config, synced_gpus, given):
+        return GenerationMixin._sample(  # type: ignore[attr-defined]
+            self, input_ids, logits_processor, stopping_criteria, generation_config, synced_gpus, streamer, **given
+        )
+    outputs = self._prefill(input_ids, generation_config, given, is_first_iteration=True)
+    given = self._update_model_kwargs_for_generation(outputs, given)
+    step = _steps(self, outputs, given)
+    logits = outputs.logits[:, -1].to(torch.float32, copy=True)
+    del outputs  # of all tokens of the prompt, perhaps
+    text = _Text(input_ids, stopping_criteria, generation_config._pad_token_tensor)
+    while True:
+        scores = logits_processor(text.ids, logits) if logits_processor else logits
+        tokens = text.add(_drawn(scores) if generation_config.do_sample else _likeliest(scores))
+        if streamer is not None:
+            streamer.put(tokens)
+        if text.ended:
+            break
+        logits = step(tokens[:, None])[:, -1].float()
+    if streamer is not None:
+        streamer.end()
+    return text.ids
+
+
+def _drawn(scores: torch.Tensor) -> torch.Tensor:
+    return torch.multinomial(torch.softmax(scores, -1), 1)[:, 0]
+
+
+def _likeliest(scores: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(scores.numpy().argmax(-1))
+
+
+class _Text:
+    """The numbers of tokens so far, and which sequences have ended."""
+
+    def __init__(self, ids: torch.Tensor, criteria: Iterable[Any], padding: torch.Tensor | None) -> None:
+        """`criteria` say when a sequence ends; `padding`: the number that follows then."""
+        self._pieces, self._length = [ids], ids.shape[1]
+        self._ended = np.zeros(len(ids), np.bool_)
+        self._most = min((c.max_length for c in criteria if _is_length(c)), default=None)
+        self._criteria = [c for c in criteria if not _is_length(c)]
+        ends = any(hasattr(c, "eos_token_id") for c in self._criteria)
+        self._padding = padding.numpy() if ends and padding is not None else None
+
+    @property
+    def ids(self) -> torch.Tensor:
+        """{sequences, tokens}"""
+        if len(self._pieces) > 1:
+            self._pieces = [torch.cat(self._pieces, -1)]
+        return self._pieces[0]
+
+    def add(self, tokens: torch.Tensor) -> torch.Tensor:
+        """One more for each sequence; returns them {sequences}: padding for those that have ended."""
+        if self._padding is not None:
+            tokens = torch.from_numpy(np.where(self._ended, self._padding, tokens.numpy()))
+        self._pieces.append(tokens[:, None])
+        self._length += 1
+        for criterion in self._criteria:
+            self._ended = self._ended | np.asarray(criterion(self.ids, None))
+        return tokens
+
+    @property
+    def ended(self) -> bool:
+        """Whether all sequences have."""
+        return (self._most is not None and self._length >= self._most) or bool(self._ended.all())
+
+
+def _is_length(criterion: Any) -> bool:
+    """Whether it counts tokens and does nothing else: beyond a model's positions it warns."""
+    if type(criterion) is not MaxLengthCriteria:
+        return False
+    positions = criterion.max_position_embeddings
+    return positions is None or criterion.max_length <= positions

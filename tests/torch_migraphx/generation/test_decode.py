@@ -1,0 +1,162 @@
+"""Steps of one token: `generate`'s loop and calls by hand, against what transformers answers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers.generation.utils import GenerationMixin
+
+from tests.torch_migraphx.generation.test_compile_generation import (
+    answers,
+    generation,
+    library,
+    llama,
+    one_layer,
+    pair,
+    prompt,
+)
+
+
+class Said:
+    """A streamer, and how many tokens of each sequence it was given when."""
+
+    def __init__(self) -> None:
+        self.tokens: list[torch.Tensor] = []
+        self.ended = False
+
+    def put(self, tokens: torch.Tensor) -> None:
+        self.tokens.append(tokens.clone())
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def likes_even(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """A processor that looks at all tokens so far, and writes to the scores."""
+    scores[:, ids[0].unique()] -= 1
+    scores[:, 1::2] -= 0.5
+    return scores
+
+
+def after_even(ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+    """A criterion: a sequence ends behind two even tokens."""
+    return (ids[:, -2:] % 2 == 0).all(1)
+
+
+@pytest.fixture(scope="module")
+def models() -> tuple[Any, Any]:
+    return pair(llama)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"do_sample": True},
+        {"do_sample": True, "top_k": 5, "num_return_sequences": 2},
+        {"logits_processor": [likes_even], "stopping_criteria": [after_even]},
+        {"eos_token_id": [3, 17, 21, 34], "pad_token_id": 7},
+        {"max_length": 9, "max_new_tokens": None},
+        {"prefill_chunk_size": 3},
+        {"cache_implementation": "static"},
+    ],
+)
+@pytest.mark.parametrize("sequences", [1, 3])
+def test_the_loop_gives_the_tokens_of_transformers(models, monkeypatch, how, sequences):
+    model, own = models
+    given, how = prompt(sequences, 6), {"max_new_tokens": 12, **how}
+    want = answers(model, given, **how)
+    monkeypatch.setattr(GenerationMixin, "_sample", None)  # transformers' own loop is not used
+    assert torch.equal(answers(own, given, **how), want)
+
+
+def test_a_streamer_hears_each_token(models):
+    heard = []
+    for one in models:
+        streamer = Said()
+        answers(one, prompt(1, 6), streamer=streamer)
+        assert streamer.ended
+        heard.append(streamer.tokens)
+    assert len(heard[0]) == 5
+    assert all(map(torch.equal, *heard))
+
+
+def test_what_the_loop_does_not_know_is_left_to_transformers():
+    model, own = pair(one_layer, target="ref")
+    how = {"return_dict_in_generate": True, "output_scores": True, "do_sample": False}
+    got, want = (model.generate(**prompt(2, 6), max_new_tokens=4, pad_token_id=0, **how) for model in (own, model))
+    assert torch.equal(got.sequences, want.sequences)
+    torch.testing.assert_close(got.scores, want.scores)
+
+
+def test_without_a_cache_all_runs_in_torch():
+    model = one_layer().eval()
+    want = answers(model, prompt(2, 6), use_cache=False)
+    own = generation.compile_generation(model, target="ref")
+    assert torch.equal(answers(own, prompt(2, 6), use_cache=False), want)
+    assert own.forward.compiled == 0
+
+
+def test_hooks_of_the_model_see_every_call():
+    model, own = pair(one_layer, target="ref")
+    seen = []
+    own.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs["input_ids"].shape), with_kwargs=True)
+    assert torch.equal(answers(own, prompt(2, 6)), answers(model, prompt(2, 6)))
+    assert seen == [(2, 6), (2, 1), (2, 1), (2, 1)]
+
+
+def test_the_class_is_one_of_the_models_own():
+    model, own = pair(one_layer)
+    assert isinstance(own, type(model))
+    assert type(own).__name__ == type(model).__name__
+    kind = type(own)
+    assert type(pair(one_layer)[1]) is not kind  # nobody else's
+    assert "_sample" not in vars(type(model))
+
+
+def test_a_model_that_prepares_its_inputs_keeps_its_loop():
+    class Own(library.LlamaForCausalLM):
+        def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+            return super().prepare_inputs_for_generation(*args, **kwargs)
+
+    _, own = pair(lambda: Own(llama().config), target="ref")
+    assert type(own) is Own
+
+
+def test_steps_by_hand_see_what_changes(monkeypatch):
+    """Masks, positions, dropped tokens, sequences that are chosen again, buffers that are full, a weight's place."""
+    monkeypatch.setattr("torch_migraphx.generation.caches.BLOCK", 16)
+    models, numbers = pair(llama), np.random.default_rng(0)
+    answers(models[1], prompt(1, 3))  # then a chunk is no longer than it has to be
+    caches = [library.DynamicCache(), library.DynamicCache()]
+
+    def both(**given: Any) -> None:
+        with torch.no_grad():
+            want, got = (m(**given, past_key_values=c).logits for m, c in zip(models, caches, strict=True))
+        torch.testing.assert_close(got, want)
+
+    def step(tokens: Any = 1, **given: Any) -> None:
+        both(input_ids=torch.from_numpy(numbers.integers(1, 50, (len(mask), tokens))), **given)
+
+    ids, mask = prompt(3, 6).values()
+    both(input_ids=ids, attention_mask=mask)
+    for round_ in range(9):
+        for masked in numbers.permutation([True, True, False, False]):
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+            given = {"attention_mask": mask} if masked else {}
+            positions = torch.from_numpy(numbers.integers(0, 20, (len(mask), 1)))
+            step(**given, **({"position_ids": positions} if numbers.random() < 0.5 else {}))
+        if round_ % 3 == 0:
+            chosen = torch.from_numpy(numbers.integers(0, len(mask), 2 if round_ else 4))
+            mask = mask[chosen]
+            for cache in caches:
+                cache.batch_select_indices(chosen)
+        elif round_ % 3 == 1:
+            mask = mask[:, :-2]
+            for cache in caches:
+                cache.crop(-2)
+    for model in models:
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight * 2)
+    step()
+    step(2)
