@@ -30,8 +30,8 @@ LONG = 20e6  # nanoseconds: the turns that neighbours take on a core are short b
 RUNS = 8  # until it is clear whether cores are taken away
 TAKEN = 2  # times in these runs
 TRIAL = 4  # runs, or fewer: the first that is slower than those of the way that was chosen ends it
-FIRST, MOST = 16, 64  # runs between two trials, twice as many after each that changed nothing; of one thread:
-MOST_OF_ONE = 256
+FIRST, MOST = 16, 64  # runs between two trials, twice as many after each that changed nothing; of one thread, as
+FIRST_OF_ONE, MOST_OF_ONE = 4, 256  # neighbours may go soon, and of 16 threads one takes five times as long
 
 
 def threads_worth(table: np.ndarray, most: int) -> int:
@@ -102,7 +102,7 @@ class Crew:
         """Keep to the way that was tried, or go back."""
         self._trial = None
         if mean < (1.0 if self.alone else GAIN) * self._mean:
-            self._mean, self._pause = mean, FIRST
+            self._mean, self._pause = mean, FIRST_OF_ONE if self.alone else FIRST
         else:
             self._pause = min(2 * self._pause, MOST_OF_ONE if self.alone else MOST)
             self.alone = not self.alone

@@ -34,7 +34,7 @@ ALIGNMENT = 64
 
 
 class _OpenMP(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_void_p) for n in ("parallel", "thread_num")]
+    _fields_ = [(n, ctypes.c_void_p) for n in ("parallel", "thread_num", "num_threads")]
 
 
 class _Object:
@@ -138,7 +138,7 @@ class CpuExecutable:
         code = _loaded(library)
         self.scratch_stride, self._run = -(-code.scratch(self._table_pointer) // ALIGNMENT) * ALIGNMENT, code.run
         found = runtime()
-        self._openmp = _OpenMP(found.parallel, found.thread_num)
+        self._openmp = _OpenMP(found.parallel, found.thread_num, found.num_threads)
         self._openmp_pointer = ctypes.addressof(self._openmp)
         self._allowed = found.max_threads
         self._crew, self.token = Crew(), object()

@@ -40,6 +40,7 @@ class Runtime:
     path: str
     parallel: int = 0
     thread_num: int = 0
+    num_threads: int = 0
     max_threads: Callable[[], int] = _single
     """What the calling thread may use: follows omp_set_num_threads, and so torch.set_num_threads."""
     set_threads: Callable[[int], None] = _ignore
@@ -76,9 +77,9 @@ def _torch_first(paths: Iterable[str]) -> list[str]:
 def _open(path: str) -> Runtime | None:
     try:
         library = ctypes.PyDLL(path)
-        names = ("GOMP_parallel", "omp_get_thread_num")
-        parallel, number = (ctypes.cast(getattr(library, n), ctypes.c_void_p).value or 0 for n in names)
-        return Runtime(path, parallel, number, library.omp_get_max_threads, library.omp_set_num_threads)
+        names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+        addresses = (ctypes.cast(getattr(library, n), ctypes.c_void_p).value or 0 for n in names)
+        return Runtime(path, *addresses, library.omp_get_max_threads, library.omp_set_num_threads)
     except (OSError, AttributeError):
         return None
 

@@ -30,16 +30,23 @@ thread_local int self;
 int coming;  // how many threads come; the caller is the first
 bool uneven;
 int changed;  // threads that may use other cores than before
+int begun, early;  // threads that began their run, and that ended it before all others began
+
+void in_turn(void (*fn)(void*), void* data) {
+    __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+    fn(data);
+    if (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) < coming) __atomic_add_fetch(&early, 1, __ATOMIC_SEQ_CST);
+}
 
 void watched(void (*fn)(void*), void* data) {
 #if defined(__linux__)
     cpu_set_t before, after;
     sched_getaffinity(0, sizeof before, &before);
-    fn(data);
+    in_turn(fn, data);
     sched_getaffinity(0, sizeof after, &after);
     if (!CPU_EQUAL(&before, &after)) __atomic_add_fetch(&changed, 1, __ATOMIC_RELAXED);
 #else
-    fn(data);
+    in_turn(fn, data);
 #endif
 }
 
@@ -56,6 +63,7 @@ void parallel(void (*fn)(void*), void* data, unsigned threads, unsigned) {
     for (auto& t : others) t.join();
 }
 int thread_num() { return self; }
+int num_threads() { return coming; }
 
 // p[1] = p[0] backwards + a[1], of a[0] numbers: what one share writes, other shares of the next kernel read.
 void reversed(const Team& t, char* const* p, const int64_t* a, char* scratch) {
@@ -70,8 +78,8 @@ void reversed(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 extern "C" int run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads, int come,
                    bool some_late, bool are_contended, bool are_crowded, int64_t* nanoseconds) {
     static const mgx::Kernel kernels[] = {{reversed, nullptr}};
-    static const OpenMP omp{parallel, thread_num};
-    coming = come, uneven = some_late, changed = 0;
+    static const OpenMP omp{parallel, thread_num, num_threads};
+    coming = come, uneven = some_late, changed = begun = early = 0;
     contended_until = are_contended ? INT64_MAX : 0;
     least_crowding = are_crowded ? 0 : INT64_MAX;  // every core is, or the first one is not
     const int looks = are_crowded ? CoreSearch::LOOKS : 0;
@@ -81,6 +89,7 @@ extern "C" int run(const int64_t* table, char* const* buffers, char* scratch, in
     run_program(g);
     return changed;
 }
+extern "C" int went_early() { return early; }
 
 // Whether cores count as contended for a while after threads were seen at these times, each of which neither worked nor
 // slept for so long in the 10 ms before, when it was preempted so many times.
@@ -212,6 +221,7 @@ def answer(x: np.ndarray, calls: Sequence[Call], work: int, threads: int, come: 
         how == "late", how == "contended", how == "crowded", pointer(spent.ctypes.data),
     )  # fmt: skip
     assert changed == 0
+    assert compile_snippet(SOURCE).went_early() == 0  # else the runtime spins, and the last ones wait for a core
     if how in ("crowded", "contended"):  # the latter soon after a thread has come to its core
         assert (compile_snippet(SOURCE).searched() > 0) == (threads > 1 and work > LITTLE)
     assert (spent >= 0).all()

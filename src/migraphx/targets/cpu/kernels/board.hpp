@@ -69,6 +69,7 @@ struct alignas(64) Board {
     Job jobs[2];
     alignas(64) int64_t done = 0;
     alignas(64) int sleepers = 0;
+    alignas(64) int left = 0;  // threads that have nothing to do any more
 
     // Give a job to all threads; `waking` tells those that sleep. For the one thread that has found the last job done.
     void open(const Job& job, bool waking) {
@@ -77,7 +78,7 @@ struct alignas(64) Board {
         __atomic_store_n(&jobs[next & 1].step, job.step, __ATOMIC_RELAXED);
         __atomic_store_n(&jobs[next & 1].parts, job.parts, __ATOMIC_RELAXED);
         __atomic_store_n(&phase, next, __ATOMIC_SEQ_CST);
-        if (waking && __atomic_load_n(&sleepers, __ATOMIC_SEQ_CST)) wake();
+        if (waking && __atomic_load_n(&sleepers, __ATOMIC_SEQ_CST)) wake(word());
     }
 
     // Whether this was the last of `all` parts.
@@ -93,7 +94,7 @@ struct alignas(64) Board {
         } else {
             patience.late(limit);
             __atomic_add_fetch(&sleepers, 1, __ATOMIC_SEQ_CST);
-            while (now() == seen && !team.stopped()) sleep(seen);
+            while (now() == seen && !team.stopped()) sleep(word(), int(seen));
             __atomic_sub_fetch(&sleepers, 1, __ATOMIC_RELAXED);
             patience.watch.slept(clock_now());
         }
@@ -102,6 +103,18 @@ struct alignas(64) Board {
     }
 
     int64_t now() const { return __atomic_load_n(&phase, __ATOMIC_ACQUIRE); }
+
+    // Wait until all threads that came to this run have nothing to do any more. Behind it an OpenMP runtime waits for them,
+    // and spins for ten milliseconds: on the core, perhaps, that the last one waits for.
+    void leave(int all) {
+        int gone = __atomic_add_fetch(&left, 1, __ATOMIC_ACQ_REL);
+        if (gone == all) return wake(&left);
+        const int64_t came = clock_now(), until = came + (contended(came) ? Patience::LEAST : Patience::FIRST);
+        while ((gone = __atomic_load_n(&left, __ATOMIC_ACQUIRE)) < all) {
+            if (clock_now() < until) pause();
+            else sleep(&left, gone);
+        }
+    }
 
     // The job of a phase; false where that is over.
     bool read(int64_t of, Job& job) const {
@@ -112,6 +125,8 @@ struct alignas(64) Board {
     }
 
 private:
+    int* word() { return reinterpret_cast<int*>(&phase); }  // its low half
+
     // Whether phase `seen` ended before this time.
     bool spin(int64_t seen, int64_t until, const Team& team) const {
         do {
@@ -124,15 +139,14 @@ private:
     }
 
 #if defined(__linux__)
-    int* word() { return reinterpret_cast<int*>(&phase); }  // its low half
-    void sleep(int64_t seen) {
+    static void sleep(int* word, int seen) {
         const timespec most{0, SLEEP};
-        syscall(SYS_futex, word(), FUTEX_WAIT_PRIVATE, int(seen), &most, nullptr, 0);
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &most, nullptr, 0);
     }
-    void wake() { syscall(SYS_futex, word(), FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0); }
+    static void wake(int* word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0); }
 #else
-    void sleep(int64_t) { sched_yield(); }
-    void wake() {}
+    static void sleep(int*, int) { sched_yield(); }
+    static void wake(int*) {}
 #endif
 
     static void pause() {

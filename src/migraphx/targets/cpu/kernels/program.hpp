@@ -39,6 +39,7 @@ struct Step {
 struct OpenMP {
     void (*parallel)(void (*fn)(void*), void* data, unsigned threads, unsigned flags);
     int (*thread_num)();
+    int (*num_threads)();
 };
 
 struct Program {
@@ -240,6 +241,7 @@ inline void run_thread(void* data) {
     const int tid = g.omp->thread_num();
     if (tid == 0) g.stop->ask();
     if (tid < g.threads) run_steps(g, tid);
+    g.board.leave(g.omp->num_threads());
 }
 
 inline void run_program(Program& g) {
