@@ -11,6 +11,7 @@ import ctypes
 import logging
 import os
 import threading
+import time
 import weakref
 import zlib
 from bisect import bisect_left
@@ -37,9 +38,10 @@ GAP = 1 << 20  # bytes: one question is about ranges that lie so close
 # a model write to most such pages, as tensors are counted and guards built there, and the calls behind them to none.
 ALARMS = 4
 LARGE = 1 << 16  # bytes: less is compared in one go with others
-# Bytes of a watch whose pages become huge ones first, which takes 0.3 s a GB: a question about small ones takes 0.8 ms
-# a GB, since what runs between two questions leaves nothing of the page tables in the caches.
-WORTH_HUGE_PAGES = 1 << 28
+# Bytes of a watch whose pages become huge ones first, as many as there is time for: that takes 0.3 s a GB on one machine
+# and 2 s on another, and a question about small ones 0.8 ms a GB, since what runs between two questions leaves nothing of
+# the page tables in the caches.
+WORTH_HUGE_PAGES, SECONDS_FOR_HUGE_PAGES = 1 << 28, 0.5
 MOST_RANGES = 8192  # a range costs two of the 65,530 mappings that Linux allows a process
 
 _memcmp = ctypes.CDLL(None).memcmp
@@ -135,13 +137,13 @@ class Tracker:
             return
         self._release_gone()
         others, ranges = self.used(), list(ranges)
-        collapsed = sum(end - begin for begin, end in ranges) >= WORTH_HUGE_PAGES
+        large = sum(end - begin for begin, end in ranges) >= WORTH_HUGE_PAGES
+        until = time.perf_counter() + (SECONDS_FOR_HUGE_PAGES if large else 0)
         for begin, end in ranges[: max(0, MOST_RANGES - len(others))]:
             watch.ranges.append((begin, end))
             try:
                 for part in _without(begin, end, others):
-                    if collapsed:
-                        pages.collapse(*part)
+                    pages.collapse(*part, until)
                     pages.register(*part)
                 self.sweep([(begin, end)])
             except OSError as error:  # special memory, or too many mappings

@@ -13,6 +13,7 @@ import mmap
 import os
 import platform
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
@@ -36,6 +37,7 @@ PROTECT = 1  # PM_SCAN_WP_MATCHING
 CHECK = 2  # PM_SCAN_CHECK_WPASYNC: EPERM where a page is not registered, rather than "written"
 MOST_REGIONS = 512  # a call
 COLLAPSE = 25  # MADV_COLLAPSE, Linux 6.1
+COLLAPSED_AT_ONCE = 1 << 26  # bytes between two looks at the clock
 PRESENT, OF_FILE, EXCLUSIVE = 63, 61, 56  # bits of a page's entry in /proc/self/pagemap
 
 
@@ -107,10 +109,18 @@ class WrittenPages:
         self._request(UFFDIO_REGISTER, begin, end - begin, MODE_WRITE_PROTECT, 0)
         self._request(UFFDIO_WRITEPROTECT, begin, end - begin, 1)
 
-    def collapse(self, begin: int, end: int) -> None:
-        """Of pages that are not registered: make them huge pages, where they can be. A question looks at each page."""
+    def collapse(self, begin: int, end: int, until: float) -> None:
+        """Of pages that are not registered: make them huge pages, where they can be, up to a time of `perf_counter`.
+
+        A question looks at each page.
+        """
+        if time.perf_counter() > until:
+            return
         for address, size in self._collapsible(begin, end):
-            _libc().madvise(address, size, COLLAPSE)  # where the system does not, they stay as they are
+            for at in range(address, address + size, COLLAPSED_AT_ONCE):
+                if time.perf_counter() > until:
+                    return
+                _libc().madvise(at, min(COLLAPSED_AT_ONCE, address + size - at), COLLAPSE)  # or they stay as they are
 
     def _collapsible(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Addresses and lengths within a range that are whole huge pages, in memory and this process's alone.

@@ -515,12 +515,17 @@ def test_only_pages_of_this_process_alone_become_huge():
     assert in_child(work) == 0
 
 
-def test_large_weights_become_huge_pages(way, monkeypatch):
-    """Where the system has them; every write is seen all the same."""
+@pytest.mark.parametrize("seconds", [60, 0])
+def test_large_weights_become_huge_pages(way, monkeypatch, seconds):
+    """Where the system has them, as long as there is time; every write is seen all the same."""
     monkeypatch.setattr(write_tracking, "WORTH_HUGE_PAGES", 1 << 20)
+    monkeypatch.setattr(write_tracking, "SECONDS_FOR_HUGE_PAGES", seconds)
+    asked = []
+    monkeypatch.setattr(WrittenPages, "_collapsible", lambda *given: asked.append(given) or [])
     weight = torch.ones(3 << 20)
     watch = Watch([weight], way)
     assert bool(weight.eq(1).all()) and quiet(watch)
+    assert bool(asked) == (seconds > 0 and way.pages is not None)
     weight[1 << 20] = 2
     assert not watch.clean() and watch.changed() == {0} and watch.stale
 

@@ -85,7 +85,7 @@ void picked(const PickedGemm* g, const float* a, const float* b, const int64_t* 
 }
 void run(const int64_t* table, char* const* buffers, int threads) {
     static const mgx::Kernel kernels[] = {{product, product_scratch}, {add_one, nullptr}};
-    static const OpenMP omp{parallel, omp_get_thread_num};
+    static const OpenMP omp{parallel, omp_get_thread_num, omp_get_num_threads};
     Stop stop{-1, nullptr, 0, {}, 0, 0};
     const int64_t stride = round64(largest_scratch(kernels, table));
     char* scratch = poisoned(stride * threads);
