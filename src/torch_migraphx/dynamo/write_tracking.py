@@ -38,9 +38,9 @@ GAP = 1 << 20  # bytes: one question is about ranges that lie so close
 # a model write to most such pages, as tensors are counted and guards built there, and the calls behind them to none.
 ALARMS = 4
 LARGE = 1 << 16  # bytes: less is compared in one go with others
-# Bytes of a watch whose pages become huge ones first, as many as there is time for: that takes 0.3 s a GB on one machine
-# and 2 s on another, and a question about small ones 0.8 ms a GB, since what runs between two questions leaves nothing of
-# the page tables in the caches.
+# Bytes of a watch whose pages become huge ones first, as many as there is time for: that takes 0.3 s a GB on one
+# machine and 2 s on another, and a question about small ones 0.8 ms a GB, since what runs between two questions leaves
+# nothing of the page tables in the caches.
 WORTH_HUGE_PAGES, SECONDS_FOR_HUGE_PAGES = 1 << 28, 0.5
 MOST_RANGES = 8192  # a range costs two of the 65,530 mappings that Linux allows a process
 

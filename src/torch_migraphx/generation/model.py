@@ -118,14 +118,14 @@ class CompiledForward:
         """What gives the logits {sequences, 1, numbers} of the next token of each sequence, one after another.
 
         `outputs`: of the call before; `positions` {sequences, 1} of the first of these tokens, `mask` {sequences, n}
-        says which of the tokens so far are padding, None: none is. None where a call could run in torch, or where
-        hooks of the model wait for calls.
+        says which of the tokens so far are padding, None: none is. None where a call could still turn out to run in
+        torch, as nothing but one program for all numbers of tokens has been tried with one, or hooks wait for calls.
         """
         cache = outputs.past_key_values
         layers = [x for x in getattr(cache, "layers", ()) if isinstance(x, GrowingLayer)]
         if not isinstance(cache, Cache) or not layers or len(layers) < len(cache.layers):
             return None
-        if self.model.training or _has_hooks(self.model) or not is_of_padding(mask):
+        if not self._any_size() or self.model.training or _has_hooks(self.model) or not is_of_padding(mask):
             return None
         call = Call(positions, positions.clone(), mask, cache, layers, 1)
         at = call.positions.numpy()  # NumPy is quicker at so few numbers

@@ -16,6 +16,7 @@ from tests.torch_migraphx.generation.test_compile_generation import (
     pair,
     prompt,
 )
+from torch_migraphx.generation.model import NotTaken
 
 
 class Said:
@@ -90,6 +91,23 @@ def test_what_the_loop_does_not_know_is_left_to_transformers():
     torch.testing.assert_close(got.scores, want.scores)
 
 
+def test_a_step_that_cannot_be_traced_runs_in_torch(monkeypatch):
+    """A model may trace for a prompt, and not for a token."""
+    model = one_layer().eval()
+    want = answers(model, prompt(2, 6))
+    own = generation.compile_generation(model, target="ref")
+    trace = own.forward._traced
+
+    def refusing(weights: Any, given: Any) -> Any:
+        if given.ids.shape[1] == 1:
+            raise NotTaken("it is a token")
+        return trace(weights, given)
+
+    monkeypatch.setattr(own.forward, "_traced", refusing)
+    assert torch.equal(answers(own, prompt(2, 6)), want)
+    assert own.forward.compiled == 1
+
+
 def test_without_a_cache_all_runs_in_torch():
     model = one_layer().eval()
     want = answers(model, prompt(2, 6), use_cache=False)
@@ -98,8 +116,9 @@ def test_without_a_cache_all_runs_in_torch():
     assert own.forward.compiled == 0
 
 
-def test_hooks_of_the_model_see_every_call():
-    model, own = pair(one_layer, target="ref")
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_hooks_of_the_model_see_every_call(target):
+    model, own = pair(one_layer, target=target)
     seen = []
     own.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs["input_ids"].shape), with_kwargs=True)
     assert torch.equal(answers(own, prompt(2, 6)), answers(model, prompt(2, 6)))
