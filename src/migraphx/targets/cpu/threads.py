@@ -78,8 +78,8 @@ def _open(path: str) -> Runtime | None:
     try:
         library = ctypes.PyDLL(path)
         names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
-        addresses = (ctypes.cast(getattr(library, n), ctypes.c_void_p).value or 0 for n in names)
-        return Runtime(path, *addresses, library.omp_get_max_threads, library.omp_set_num_threads)
+        parallel, number, count = (ctypes.cast(getattr(library, n), ctypes.c_void_p).value or 0 for n in names)
+        return Runtime(path, parallel, number, count, library.omp_get_max_threads, library.omp_set_num_threads)
     except (OSError, AttributeError):
         return None
 
