@@ -114,11 +114,11 @@ class WrittenPages:
 
         A question looks at each page.
         """
-        if time.perf_counter() > until:
+        if time.perf_counter() >= until:
             return
         for address, size in self._collapsible(begin, end):
             for at in range(address, address + size, COLLAPSED_AT_ONCE):
-                if time.perf_counter() > until:
+                if time.perf_counter() >= until:
                     return
                 _libc().madvise(at, min(COLLAPSED_AT_ONCE, address + size - at), COLLAPSE)  # or they stay as they are
 

@@ -27,14 +27,14 @@ def sample_by_steps(model: nn.Module) -> None:
     loop. A model that prepares its inputs in its own way stays as it is.
     """
     kind: Any = type(model)
-    if "_by_steps" in vars(kind) or not all(_is_standard(kind, name) for name in PREPARES):
+    if not issubclass(kind, GenerationMixin) or not all(_is_standard(kind, name) for name in PREPARES):
         return
     members = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    model.__class__ = type(kind.__name__, (kind,), {**members, "_sample": _sample, "_by_steps": True})
+    model.__class__ = type(kind.__name__, (kind,), {**members, "_sample": _sample})
 
 
 def _is_standard(kind: type, name: str) -> bool:
-    return getattr(kind, name, None) is getattr(GenerationMixin, name, kind)
+    return hasattr(GenerationMixin, name) and getattr(kind, name) is getattr(GenerationMixin, name)
 
 
 def _can(model: Any, config: Any, synced_gpus: bool, given: dict[str, Any]) -> bool:

@@ -107,12 +107,20 @@ struct alignas(64) Board {
     // Wait until all threads that came to this run have nothing to do any more. Behind it an OpenMP runtime waits for them,
     // and spins for ten milliseconds: on the core, perhaps, that the last one waits for.
     void leave(int all) {
-        int gone = __atomic_add_fetch(&left, 1, __ATOMIC_ACQ_REL);
-        if (gone == all) return wake(&left);
+        int gone = __atomic_add_fetch(&left, 1, __ATOMIC_SEQ_CST);
+        if (gone == all) {
+            if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST)) wake(&left);
+            return;
+        }
         const int64_t came = clock_now(), until = came + (contended(came) ? Patience::LEAST : Patience::FIRST);
         while ((gone = __atomic_load_n(&left, __ATOMIC_ACQUIRE)) < all) {
-            if (clock_now() < until) pause();
-            else sleep(&left, gone);
+            if (clock_now() < until) {
+                pause();
+                continue;
+            }
+            __atomic_add_fetch(&sleepers, 1, __ATOMIC_SEQ_CST);
+            sleep(&left, gone);
+            __atomic_sub_fetch(&sleepers, 1, __ATOMIC_RELAXED);
         }
     }
 
