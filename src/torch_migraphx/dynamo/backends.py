@@ -218,7 +218,8 @@ def _runner(
             if runner.any_size is not False:
                 lasting = runner.lasting(args)
                 every = or_each_size(
-                    lambda: _for_any_size(gm, inputs, args, options, fixed, normalized, lasting, returned), options
+                    lambda: _for_any_size(gm, inputs, args, options, fixed, normalized, lasting, returned, written),
+                    options,
                 )
                 runner.any_size = every is not None
                 if every is not None:
@@ -240,6 +241,7 @@ def _runner(
 def _for_any_size(
     gm: fx.GraphModule, inputs: Sequence[Any], args: Sequence[Any], options: Options, fixed: frozenset[int],
     normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule], lasting: Lasting, returned: int | None,
+    written: Mapping[int, int] | None,
 ) -> Callable[..., Any] | None:  # fmt: skip
     """What runs a graph for all sizes, its outputs lying as `gm`'s; None where it takes a program for each."""
     shared = (gm, lambda function: function) if returned is None else shared_memory(gm, returned)
@@ -249,7 +251,8 @@ def _for_any_size(
     graph, orders = in_memory_order(whole)
     ahead = DrawsAhead(graph, options)
     samples, tried = [*inputs, *ahead.values], [*args, *ahead.tried(args)]
-    every = for_any_size(ahead.graph, samples, tried, options, fixed, normalized, lasting=lasting)
+    kept = {k: n for k, n in (written or {}).items() if orders[k] is None}
+    every = for_any_size(ahead.graph, samples, tried, options, fixed, normalized, lasting=lasting, written=kept)
     return every and in_shared_memory(with_open_strides(whole, permuted_back(ahead.before(every), orders)))
 
 

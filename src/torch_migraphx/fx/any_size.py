@@ -58,13 +58,14 @@ class Limits(NamedTuple):
 def for_any_size(
     gm: fx.GraphModule, samples: Sequence[Any], args: Sequence[Any], options: Options, constants: Collection[int],
     normalized: Normalized = lambda gm, _: gm, ranges: Mapping[str, Limits] | None = None,
-    lasting: Lasting | None = None,
+    lasting: Lasting | None = None, written: Mapping[int, int] | None = None,
 ) -> AnySize | None:  # fmt: skip
     """A function that runs `gm` for tensors of any size that its symbols allow; None where it takes one a size.
 
     `samples`: the inputs that it was traced with, whose sizes are symbols; `args`: those of the first call. `ranges`:
     of symbols, where a caller said them. Its outputs are new tensors, row-major, whatever `gm`'s share, or inputs.
-    `lasting`: the constants among `args`; graphs that are given the same one pack them once.
+    `lasting`: the constants among `args`; graphs that are given the same one pack them once. `written`: outputs that
+    may be written to the memory of inputs, as in `AnySize`.
     """
     if not hasattr(migraphx, "deferred_program"):  # AMD's own
         return None
@@ -74,8 +75,8 @@ def for_any_size(
             graph = copied(normalized(gm, samples))
             graph.graph.eliminate_dead_code()
             decompose(graph)
-            made = AnySize(graph, args, options, constants, ranges, lasting=lasting)
-        made(*args)
+            made = AnySize(graph, args, options, constants, ranges, lasting=lasting, written=written)
+        made(*args)  # writes nothing in place: it is the first run
         count = sum(n.op.startswith("call_") for n in graph.graph.nodes)
         logger.info("all %d nodes of a compiled graph run in the engine, for all sizes", count)
         return made
@@ -180,12 +181,14 @@ def takes(options: Options) -> bool:
 class AnySize:
     """Runs a graph of symbolic sizes as one program with dynamic dimensions.
 
-    `by_data`: the symbols are lengths that data tells; those of its inputs are fixed, perhaps.
+    `by_data`: the symbols are lengths that data tells; those of its inputs are fixed, perhaps. `written`: which outputs
+    are inputs as they are after the graph, by number: all but the first run of some lengths may return these inputs.
     """
 
     def __init__(
         self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int],
         ranges: Mapping[str, Limits] | None, by_data: bool = False, lasting: Lasting | None = None,
+        written: Mapping[int, int] | None = None,
     ) -> None:  # fmt: skip
         options = options.beside(args)
         if not (by_data or takes(options)):
@@ -206,6 +209,8 @@ class AnySize:
         if not by_data and any(0 in dims for _, dims in parameters.values()):
             raise UnsupportedError("an input is empty")
         outputs, self.results = results_of(graph, nodes)
+        self.written = self._written(graph, outputs, written or {})
+        """Which of the `inputs` these outputs of the program may be written to."""
         numbers = {n.name for n in nodes if isinstance(value_of(n), torch.SymInt)}
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
@@ -226,6 +231,14 @@ class AnySize:
         self.order = [self.names.index(n) for n in self.program.get_parameter_names() if n in self.names]
         self.known = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, by addresses
 
+    def _written(
+        self, graph: fx.GraphModule, outputs: Sequence[fx.Node], written: Mapping[int, int]
+    ) -> dict[int, int]:  # fmt: skip
+        """Of the graph's outputs and inputs those of the program; what is returned twice is no input both times."""
+        returned: Any = graph.graph.output_node().args[0]
+        pairs = {returned[k]: self.inputs.index(n) for k, n in written.items() if n in self.inputs}
+        return {k: pairs[o] for k, o in enumerate(outputs) if o in pairs and returned.count(o) == 1}
+
     def __call__(self, *args: Any) -> list[Any]:
         made = self._run([self._tensor(args[k]) for k in self.inputs])
         return made if self.results is None else [r.of(args, made) for r in self.results]
@@ -237,8 +250,12 @@ class AnySize:
         if self.known and (run is None or not run.current()):  # there is a program, it seems, for all lengths
             run = self._kept(lens)
         if run is not None and all(map(self.place.holds, given)):
-            kinds = zip(run.outputs, self.types, strict=True)
-            made = [torch.empty(s.lens, dtype=dtype, device=self.place.device) for s, dtype in kinds]
+            kinds = enumerate(zip(run.outputs, self.types, strict=True))
+            kept = {k: given[self.order[n]] for k, n in run.in_place.items() if self.written.get(k) == self.order[n]}
+            made = [
+                kept[k] if k in kept else torch.empty(s.lens, dtype=dtype, device=self.place.device)
+                for k, (s, dtype) in kinds
+            ]
             places = [x.data_ptr() for x in made]
             run([given[k].data_ptr() for k in self.order], places, self.place.stream())
         else:
@@ -258,7 +275,7 @@ class AnySize:
     def _tensor(self, x: Any) -> torch.Tensor:
         """An input of the program, row-major; of a number, memory of that length, which nothing reads."""
         if isinstance(x, torch.Tensor):
-            return x.detach().resolve_neg().contiguous()
+            return (x.detach() if x.requires_grad else x).resolve_neg().contiguous()
         return torch.empty(x, dtype=torch.uint8, device=self.place.device)
 
 

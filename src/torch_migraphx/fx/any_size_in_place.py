@@ -36,11 +36,10 @@ class AnySizeInPlace(AnySize):
             for d, size in enumerate(getattr(value_of(n), "shape", ()))
             if isinstance(size, torch.SymInt)
         }
-        super().__init__(graph, args, options, constants, dict.fromkeys(lengths, Limits(1, UNBOUNDED)))
+        ranges = dict.fromkeys(lengths, Limits(1, UNBOUNDED))
+        super().__init__(graph, args, options, constants, ranges, written=written)
         place = {k: n for n, k in enumerate(self.inputs)}
         self.symbols = {name: (place[k], d) for name, (k, d) in lengths.items()}
-        self.written = {output: place[k] for output, k in written.items()}
-        """Which of the `inputs` these outputs are written to."""
         returned: Any = graph.graph.output_node().args[0]
         self.outputs = [(self._sizes(value_of(n)), value_of(n).dtype) for n in returned]
         self._at = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, in place

@@ -7,26 +7,30 @@ step of two milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from transformers.generation.logits_process import LogitsProcessorList
 from transformers.generation.stopping_criteria import MaxLengthCriteria
 from transformers.generation.utils import GenerationMixin
 
+Process = Callable[..., torch.Tensor]  # scores {sequences, vocabulary} by the tokens so far and scores
+Choose = Callable[[torch.Tensor], torch.Tensor]  # the tokens {sequences} by their scores {sequences, vocabulary}
 PREPARES = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation", "_prefill", "_sample")
 READ = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep"}
 """Arguments of a model that the loop knows how to go on with."""
 
 
-def sample_by_steps(model: nn.Module) -> None:
+def sample_by_steps(model: Any) -> None:
     """Let `model.generate()` sample, or take the likeliest token, by this loop where it can.
 
     The model gets a class of its own, which is a subclass of the one that it has: transformers asks the class for its
     loop. A model that prepares its inputs in its own way stays as it is.
     """
-    kind: Any = type(model)
+    kind = type(model)
     if not issubclass(kind, GenerationMixin) or not all(_is_standard(kind, name) for name in PREPARES):
         return
     members = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
@@ -69,7 +73,7 @@ def _steps(model: Any, outputs: Any, given: dict[str, Any]) -> Callable[[torch.T
 def _sample(
     self: Any,
     input_ids: torch.Tensor,
-    logits_processor: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    logits_processor: Process,
     stopping_criteria: Any,
     generation_config: Any,
     synced_gpus: bool = False,
@@ -87,9 +91,9 @@ def _sample(
     logits = outputs.logits[:, -1].to(torch.float32, copy=True)
     del outputs  # of all tokens of the prompt, perhaps
     text = _Text(input_ids, stopping_criteria, generation_config._pad_token_tensor)
+    process, choose = _processing(logits_processor), _choice(generation_config.do_sample)
     while True:
-        scores = logits_processor(text.ids, logits) if logits_processor else logits
-        tokens = text.add(_drawn(scores) if generation_config.do_sample else _likeliest(scores))
+        tokens = text.add(choose(process(text.ids, logits) if logits_processor else logits))
         if streamer is not None:
             streamer.put(tokens)
         if text.ended:
@@ -100,12 +104,56 @@ def _sample(
     return text.ids
 
 
-def _drawn(scores: torch.Tensor) -> torch.Tensor:
-    return torch.multinomial(torch.softmax(scores, -1), 1)[:, 0]
+def _processing(processors: Any) -> Process:
+    """The processors in turn: their list would look at the signature of each, which takes longer than top-k does."""
+    each: list[Any] = list(processors) if type(processors) is LogitsProcessorList else []
+    if not each or any(len(signature(p).parameters) > 2 for p in each):
+        return processors
+
+    def process(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        for processor in each:
+            scores = processor(ids, scores)
+        return scores
+
+    return process
+
+
+def _choice(sample: bool) -> Choose:
+    if not sample:
+        return _likeliest
+    return _drawn if _draws_largest_ratio() else _drawn_by_torch
 
 
 def _likeliest(scores: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(scores.numpy().argmax(-1))
+
+
+def _drawn_by_torch(scores: torch.Tensor) -> torch.Tensor:
+    return torch.multinomial(torch.softmax(scores, -1), 1)[:, 0]
+
+
+def _drawn(scores: torch.Tensor) -> torch.Tensor:
+    """As torch.multinomial, by the same random numbers, in half as many operations.
+
+    Where each token draws an exponential number, the largest ratio of probability to number is a fair choice.
+    """
+    probabilities = torch.softmax(scores, -1)
+    if np.isnan(probabilities.numpy()).any():
+        return torch.multinomial(probabilities, 1)[:, 0]  # says what is wrong
+    numbers = torch.empty_like(probabilities).exponential_()
+    return torch.from_numpy((probabilities.numpy() / numbers.numpy()).argmax(-1))
+
+
+@cache
+def _draws_largest_ratio() -> bool:
+    """Whether torch.multinomial of this torch takes the largest ratio: it does not say so, and another might not."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        scores = torch.randn(64, 100)
+        state = torch.get_rng_state()
+        theirs, after = _drawn_by_torch(scores), torch.get_rng_state()
+        torch.set_rng_state(state)
+        return torch.equal(theirs, _drawn(scores)) and torch.equal(after, torch.get_rng_state())
 
 
 class _Text:

@@ -12,6 +12,7 @@ from torch._dynamo.symbolic_convert import TensorifyState
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from migraphx.targets.common.at_lens import AtLens
 from tests.tiers import few, few_rows
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends
@@ -194,6 +195,52 @@ def test_what_is_written_and_returned_too(made: list[any_size.AnySize]) -> None:
             doubled, returned = compiled(x, tokens)
         assert torch.equal(doubled, x * 2) and tokens == 3 + n and returned.data_ptr() == tokens.data_ptr()
     assert len(made) == forms(made[0]) == 1
+
+
+@pytest.mark.parametrize("write", [Tensor.index_copy_, Tensor.index_add_])
+def test_a_cache_is_written_where_it_lies(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second run of a length on; AOTAutograd would copy all of it at each step."""
+    shared: list[set[int]] = []
+    run = AtLens.__call__
+
+    def seen(self: AtLens, inputs: Any, outputs: Any, *rest: Any) -> bool:
+        shared.append({*inputs} & {*outputs})
+        return run(self, inputs, outputs, *rest)
+
+    monkeypatch.setattr(AtLens, "__call__", seen)
+
+    def step(x: Tensor, cache: Tensor, at: Tensor) -> Tensor:
+        return write(cache, 2, at, x).sum((0, 2))
+
+    compiled, cache = torch.compile(step, backend="migraphx", dynamic=True), torch.randn(1, 2, 9, 8)
+    twin, apart = cache.clone(), cache.transpose(1, 2).contiguous().transpose(1, 2)
+    with torch.no_grad():
+        for n, at, own in ((3, 0, cache), (3, 4, cache), (5, 2, cache), (3, 1, cache), (3, 6, apart), (3, 3, cache)):
+            own.copy_(twin)
+            x, places = torch.randn(1, 2, n, 8), torch.arange(at, at + n)
+            assert_close(compiled(x, own, places).numpy(), step(x, twin, places).numpy())
+            assert torch.equal(own, twin)
+    if write is Tensor.index_copy_:
+        assert shared.count({cache.data_ptr()}) == len(shared) - 1 >= 3  # but for the one that lies apart
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_is_written_and_returned_as_new_memory(dynamic: bool) -> None:
+    def step(x: Tensor, cache: Tensor, at: Tensor) -> Tensor:
+        new = cache.index_copy(2, at, x)
+        cache.copy_(new)
+        return new
+
+    compiled, cache = torch.compile(step, backend="migraphx", dynamic=dynamic), torch.randn(1, 2, 9, 8)
+    twin = cache.clone()
+    with torch.no_grad():
+        for at in range(3):
+            x, places = torch.randn(1, 2, 3, 8), torch.arange(at, at + 3)
+            got, want = compiled(x, cache, places), step(x, twin, places)
+            assert torch.equal(cache, twin)
+            for own in (cache, twin):
+                own.zero_()
+            assert torch.equal(got, want)
 
 
 class Positions:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
 from transformers.generation.utils import GenerationMixin
 
 from tests.torch_migraphx.generation.test_compile_generation import (
@@ -16,6 +17,7 @@ from tests.torch_migraphx.generation.test_compile_generation import (
     pair,
     prompt,
 )
+from torch_migraphx.generation import sampling
 from torch_migraphx.generation.model import NotTaken
 
 
@@ -179,3 +181,31 @@ def test_steps_by_hand_see_what_changes(monkeypatch):
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight * 2)
     step()
     step(2)
+
+
+def test_draws_are_those_of_torch():
+    assert sampling._draws_largest_ratio()
+    scores = torch.randn(5, 300).masked_fill(torch.rand(5, 300) < 0.9, -torch.inf)
+    for draw in (sampling._drawn, sampling._drawn_by_torch):
+        torch.manual_seed(3)
+        first = draw(scores)
+        torch.manual_seed(3)
+        assert torch.equal(first, torch.multinomial(torch.softmax(scores, -1), 1)[:, 0])
+    with pytest.raises(RuntimeError, match="nan"):
+        sampling._drawn(torch.full((1, 3), torch.nan))
+
+
+@pytest.mark.parametrize("largest_ratio", [False, True])
+def test_another_torch_may_draw_otherwise(models, monkeypatch, largest_ratio):
+    monkeypatch.setattr(sampling, "_draws_largest_ratio", lambda: largest_ratio)
+    test_the_loop_gives_the_tokens_of_transformers(models, monkeypatch, {"do_sample": True}, 3)
+
+
+def test_a_processor_that_takes_more_is_left_to_the_list(models):
+    class Needs(LogitsProcessor):
+        def __call__(self, ids: torch.Tensor, scores: torch.Tensor, more: Any) -> torch.Tensor:
+            return scores
+
+    for one in models:
+        with pytest.raises(ValueError, match="more"):
+            answers(one, prompt(1, 6), logits_processor=LogitsProcessorList([Needs()]))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.executable import Executable
@@ -38,6 +39,11 @@ class AtLens:
             return False
         self.ran()
         return True
+
+    @cached_property
+    def in_place(self) -> Mapping[int, int]:
+        """Which outputs may be given the memory of which inputs, by their numbers."""
+        return {output: self.order[n] for output, n in self.executable.in_place([]).items()}
 
     @property
     def outputs(self) -> Sequence[Shape]:
