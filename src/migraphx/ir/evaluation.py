@@ -3,76 +3,67 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from migraphx.ir.size import FUNCTIONS, Factor, Range, Size, Sizes, ask, product
+from migraphx.ir.size import FUNCTIONS, Factor, Monomial, Range, Size, Sizes
 
 
 class Evaluation:
     """Some sizes of a finished compilation as numbers, for any lengths: whether its guards hold, and the values.
 
-    Factors are computed one by one, the sizes from their monomials by one product with a matrix.
+    One function of Python's own computes them: a walk over sizes and factors would wait for the memory of each, which
+    a run has pushed out of the caches.
     """
 
     def __init__(self, sizes: Sizes, wanted: Sequence[Size]) -> None:
         self._symbols = [sizes.ranges[n] for n in sorted(sizes.ranges)]
-        self._guards, self._wishes = list(sizes.others.items()), list(sizes.wishes.items())
-        first = _needed(sizes, [size for (size, _), _ in (*self._guards, *self._wishes)])
-        later = _needed(sizes, wanted) - first
-        self._asked, self._others = (
-            [(n, sizes.factors[n]) for n in sorted(own) if sizes.factors[n].function] for own in (first, later)
-        )
-        self._inputs = sorted(sizes.ranges)
-        self._count = len(sizes.factors)
-        self._monomials = list(dict.fromkeys(m for size in wanted for m in size.terms))
-        self._wanted = list(wanted)
+        self._sizes, self._wanted = sizes, list(wanted)
 
     @cached_property
-    def _matrix(self) -> np.ndarray:
-        matrix = np.zeros((len(self._wanted), len(self._monomials)), np.int64)
-        column = {m: k for k, m in enumerate(self._monomials)}
-        for row, size in enumerate(self._wanted):
-            for m, c in size.terms.items():
-                matrix[row, column[m]] = c
-        return matrix
+    def _function(self) -> Callable[..., tuple[int, ...] | None]:
+        made: dict[str, Any] = {**FUNCTIONS}
+        exec(self._text(), made)
+        return made["values"]
+
+    def _text(self) -> str:
+        """A function of how much is asked (1: guards, 2: wishes, too) and of the symbols: the values, or None.
+
+        Where a guard does not hold, what is needed for the others only is not computed.
+        """
+        sizes = self._sizes
+        guards, wishes = list(sizes.others.items()), list(sizes.wishes.items())
+        first = _needed(sizes, [size for (size, _), _ in (*guards, *wishes)])
+        later = _needed(sizes, self._wanted) - first
+        lines = [f"def values(asks, {', '.join(f'f{n}' for n in sorted(sizes.ranges))}):", *_factors(sizes, first)]
+        for least, asked in enumerate((guards, wishes), 1):
+            fails = " or ".join(f"{_polynomial(size)} {FAILS[question, given]} 0" for (size, question), given in asked)
+            if fails:
+                lines.append(f"if asks >= {least} and ({fails}): return None")
+        lines += [*_factors(sizes, later), f"return ({' '.join(f'{_polynomial(size)},' for size in self._wanted)})"]
+        return "\n ".join(lines)
 
     def values(self, lengths: Sequence[int], wishes: bool = True) -> np.ndarray | None:
         """The sizes at these lengths of the symbols; None where a guard does not hold, or a wish, if those count."""
         if not all(n in known for n, known in zip(lengths, self._symbols, strict=True)):
             return None
-        factors = self._known(lengths)
-        asked = (*self._guards, *self._wishes) if wishes else self._guards
-        if any(ask(size.at(factors), question) != given for (size, question), given in asked):
-            return None
-        _compute(factors, self._others)
-        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
+        found = self._function(2 if wishes else 1, *lengths)
+        return None if found is None else np.array(found, np.int64)
 
     def unguarded(self, lengths: Sequence[int]) -> np.ndarray:
         """The sizes at any lengths, whatever the guards say."""
-        factors = self._values(lengths)
-        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
+        return np.array(self.exactly(lengths), np.int64)
 
-    def exactly(self, lengths: Sequence[int]) -> list[int]:
+    def exactly(self, lengths: Sequence[int]) -> Sequence[int]:
         """As `unguarded`, also where a number is too large for NumPy."""
-        factors = self._values(lengths)
-        return [size.at(factors) for size in self._wanted]
+        return self._function(0, *lengths) or ()
 
-    def _values(self, lengths: Sequence[int]) -> list[int]:
-        factors = self._known(lengths)
-        _compute(factors, self._others)
-        return factors
 
-    def _known(self, lengths: Sequence[int]) -> list[int]:
-        """The factors that guards and wishes ask for: where one does not hold, the others are in vain."""
-        factors = [0] * self._count
-        for number, length in zip(self._inputs, lengths, strict=True):
-            factors[number] = length
-        _compute(factors, self._asked)
-        return factors
+FAILS = {("zero", True): "!=", ("zero", False): "==", ("negative", True): ">=", ("negative", False): "<"}
+"""Of a question and its answer: how a size compares with 0 for which the answer is another one."""
 
 
 def _needed(sizes: Sizes, wanted: Sequence[Size]) -> set[int]:
@@ -85,12 +76,18 @@ def _needed(sizes: Sizes, wanted: Sequence[Size]) -> set[int]:
     return needed
 
 
-def _compute(factors: list[int], functions: Sequence[tuple[int, Factor]]) -> None:
-    """Put in the values of these, in order: each is made of those before."""
-    for number, factor in functions:
-        a, b = (x.at(factors) if isinstance(x, Size) else x for x in factor.arguments)
-        assert factor.function is not None
-        factors[number] = factor.function(a, b)
+def _factors(sizes: Sizes, numbers: set[int]) -> list[str]:
+    """Lines that compute these factors, in order: each is made of those before."""
+    made = [(n, sizes.factors[n]) for n in sorted(numbers)]
+    return [f"f{n} = {f.name}({', '.join(map(_polynomial, f.arguments))})" for n, f in made if f.function]
+
+
+def _polynomial(x: Size | int) -> str:
+    return " + ".join(f"{c:d} * {_product(m)}" for m, c in x.terms.items()) if isinstance(x, Size) else f"{x:d}"
+
+
+def _product(monomial: Monomial) -> str:
+    return " * ".join(f"f{n:d}" for n in monomial) or "1"
 
 
 def written(sizes: Sizes, value: Any) -> str:

@@ -22,11 +22,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where the buffers of an arena lie, which have at most these sizes."""
+    """Where the buffers of an arena lie, which have at most these sizes.
+
+    `entries`: a table's, but for what sizes say, to which `shifts` are added; `open_sizes`: of the buffers of open ones.
+    """
 
     sizes: np.ndarray
     positions: np.ndarray
     total: int
+    entries: np.ndarray
+    shifts: np.ndarray
+    open_sizes: np.ndarray
 
 
 class FormTable:
@@ -75,9 +81,8 @@ class FormTable:
         if values is None:
             return None
         plan = self._plan(lengths, values)
-        table = self.entries.copy()
-        table[self._open[0]] = values[self._open[1]]
-        table[self.places] += plan.positions[self._owners]
+        table = plan.entries.copy()
+        table[self._open[0]] = values[self._open[1]] + plan.shifts
         found = values.tolist()
         lens = [tuple(found[k] if k >= 0 else n for n, k in own) for own in self._lens]
         shapes = [*self.outline.parameters.values(), *self.outline.outputs]
@@ -123,24 +128,23 @@ class FormTable:
 
     def _plan(self, lengths: Sequence[int], values: np.ndarray) -> MemoryPlan:
         """One for lengths up to the next powers of two; where a buffer is larger than there, one of its own."""
-        needed = self._nbytes(values)
         key = tuple(1 << max(n - 1, 0).bit_length() for n in lengths)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = self._planned(self._nbytes(self._evaluation.unguarded(key)))
-        return plan if (needed <= plan.sizes).all() else self._planned(needed)
+            plan = self._plans[key] = self._planned(self._evaluation.unguarded(key))
+        return plan if (values[self._open_bytes[1]] <= plan.open_sizes).all() else self._planned(values)
 
-    def _nbytes(self, values: np.ndarray) -> np.ndarray:
-        nbytes = self._bytes.copy()
-        nbytes[self._open_bytes[0]] = values[self._open_bytes[1]]
-        return nbytes
-
-    def _planned(self, sizes: np.ndarray) -> MemoryPlan:
+    def _planned(self, values: np.ndarray) -> MemoryPlan:
+        sizes, entries = self._bytes.copy(), self.entries.copy()
+        sizes[self._open_bytes[0]] = values[self._open_bytes[1]]
         buffers = [Buffer("arena", n, k) for k, n in enumerate(sizes.tolist())]
         total = plan_memory(
             [replace(life, buffer=b) for life, b in zip(self.lifetimes, buffers, strict=True)], self._alignment
         )
-        return MemoryPlan(sizes, np.array([b.position for b in buffers], np.int64), total)
+        positions = np.array([b.position for b in buffers], np.int64)
+        entries[self.places] += positions[self._owners]
+        shifts = (entries - self.entries)[self._open[0]]
+        return MemoryPlan(sizes, positions, total, entries, shifts, sizes[self._open_bytes[0]])
 
     # ---- texts, which are made when somebody asks for them ----
 

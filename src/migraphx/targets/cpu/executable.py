@@ -121,8 +121,12 @@ class CpuExecutable:
         threads: int = 0,
         isa: str = NATIVE,
         shared: Shared | None = None,
+        worth: int | None = None,
     ) -> None:
-        """`shared`: with programs of other lengths; their table states the sizes of their own buffers."""
+        """`shared`: with programs of other lengths; their table states the sizes of their own buffers.
+
+        `worth`: how many threads are, where that is known.
+        """
         self.library_path, self.isa = library, isa
         self.table = table
         self.outline = outline
@@ -130,7 +134,7 @@ class CpuExecutable:
         self.checks, self.arena_bytes = outline.checks, outline.arena_bytes
         self.weights = list(weights)
         self.requested_threads = threads
-        self.threads = threads or threads_worth(table, shared.available if shared else available())
+        self.threads = threads or worth or threads_worth(table, shared.available if shared else available())
         self.layout = Layout(len(self.parameters), len(self.outputs), len(weights))
         if shared is None:
             self._check_sizes()

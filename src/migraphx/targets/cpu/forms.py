@@ -33,6 +33,7 @@ class CpuForm:
         self.threads, self.isa = threads, isa
         self.memory, self.parameters = memory, table.outline.parameters
         self._shared = Shared(available(), memory)
+        self._worth: dict[tuple[int, ...], int] = {}  # threads at lengths between powers of two, by the first of them
 
     def executable(self, lengths: Sequence[int], wishes: bool = True) -> CpuExecutable | None:
         """The program for these lengths of its symbols; None where a guard does not hold, or a wish, if those count."""
@@ -41,7 +42,11 @@ class CpuForm:
             return None
         table, outline = found
         table[ARENA_ENTRY] = outline.arena_bytes
-        return CpuExecutable(self.library, table, outline, self.weights, self.threads, self.isa, self._shared)
+        alike = tuple([n.bit_length() for n in lengths])
+        worth = self._worth.get(alike)
+        made = CpuExecutable(self.library, table, outline, self.weights, self.threads, self.isa, self._shared, worth)
+        self._worth[alike] = made.threads
+        return made
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """As CpuExecutable's: the table of a form is as powerful as code, too."""
