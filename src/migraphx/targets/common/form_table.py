@@ -24,7 +24,7 @@ T = TypeVar("T")
 class MemoryPlan:
     """Where the buffers of an arena lie, which have at most these sizes.
 
-    `entries`: a table's, but for what sizes say, to which `shifts` are added; `open_sizes`: of buffers whose size is open.
+    `entries`: a table's, but for what sizes say, to which `shifts` are added; `open_sizes`: of buffers of open size.
     """
 
     sizes: np.ndarray
