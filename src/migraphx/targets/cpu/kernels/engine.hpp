@@ -8,8 +8,6 @@
 // to 100 the way through the buffer costs as much as the products.
 #pragma once
 
-#include <unistd.h>
-
 #include "team.hpp"
 #include "narrow.hpp"
 
@@ -19,16 +17,8 @@ inline constexpr int PANEL_VECTORS = 2;
 inline constexpr int NR = PANEL_VECTORS * LANES;  // columns a panel
 inline constexpr int64_t ROW_BLOCK = 120;      // rows of A that are worked on together (fit L2)
 // Depth of a pass over one block. On a Zen 4 (depths of 768 and 3072, rows of 49 to 197) 320, 384, 512 and 1024 were up to
-// 6 % slower than 768, with AVX2 and with AVX-512, though a panel of 320 would fit L1 with AVX2. A Xeon whose L1 is half
-// as large again (48 KB), held to AVX2, takes BERT in 107.7 ms with 384 in place of 110.7, ViT-B in 152.5 in place of 160.2
-// (6 turns each); with AVX-512, where tiles have two panels, all of these are alike.
-inline int64_t pass_depth() {
-#if defined(_SC_LEVEL1_DCACHE_SIZE)
-    if (LANES == 8 && sysconf(_SC_LEVEL1_DCACHE_SIZE) >= 48 << 10) return 384;
-#endif
-    return 768;
-}
-inline const int64_t K_BLOCK = pass_depth();
+// 6 % slower, with AVX2 and with AVX-512, though a panel of 320 would fit L1 with AVX2.
+inline constexpr int64_t K_BLOCK = 768;
 inline constexpr int64_t IN_PLACE_ROWS = 64;   // up to so many rows an unpacked B is read where it lies,
 inline constexpr int64_t IN_PLACE_STEP = 256;  // and always where its rows are no farther apart
 template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
@@ -64,10 +54,11 @@ struct Stream {
     int64_t step;
 };
 
-// With AVX2 few tiles prefetch: what others leave out are instructions, which are scarce where a neighbour computes on the
-// same core (a Zen 3: products of MobileNetV2's sizes 3 to 5 % faster; an Emerald Rapids held to AVX2 2 to 4 %, with AVX-512
-// no faster).
+// With AVX2 a line is asked for once, not at each k: instructions are scarce where a neighbour computes on the same core
+// (a Zen 3: products of MobileNetV2's sizes 3 to 5 % faster with fewer; with AVX-512 no faster).
 inline constexpr bool SPARING = REGISTERS == 16;
+inline constexpr int SPARED = 4;  // k to a prefetch, where that keeps up with the stream:
+inline constexpr int64_t SPARED_STEP = 64 / SPARED;  // with a step of at most so many bytes
 
 template <class T, class TA, class TB> struct Micro {
     const TA* const* rows;  // [segs][rows of the tile]
@@ -130,8 +121,8 @@ template <class V, class T, int... J> MGX_INLINE void store_row(T* to, const V* 
     (store(to + J * lanes_v<V>, from[J]), ...);
 }
 
-// ROWS x (VECS * LANES) elements of C in registers of N lanes. FETCH: `ahead` is prefetched.
-template <class T, class TA, class TB, int VECS, int N, bool FETCH = true, int... R>
+// ROWS x (VECS * LANES) elements of C in registers of N lanes. `ahead` is prefetched at one of EVERY k.
+template <class T, class TA, class TB, int VECS, int N, int EVERY = 1, int... R>
 MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) {
     constexpr int ROWS = sizeof...(R), COLS = VECS * LANES / N, PANELS = VECS / PANEL_VECTORS;  // whole ones
     constexpr UpTo<COLS> cols;
@@ -148,18 +139,30 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
     do {
         const TA* a[] = {(rows[R] + u.k0)...};
         if (u.fetch_rows && segs > 1) (__builtin_prefetch(rows[ROWS + R] + u.k0), ...);
-#pragma GCC unroll 2  // which g++ 12 ignores at a do-while loop
-        for (int64_t k = 0; k < kc; ++k) {
-            if constexpr (PANELS > NP<T>)
-                ask_for_more(b, panel, UpTo<PANELS>{});
-            else if constexpr (FETCH)
-                __builtin_prefetch(ahead.from, 0, 3);  // into L2 alone (2) was up to 7 % slower
+        const auto add = [&](int64_t k) __attribute__((always_inline)) {
             vec<T, N> bv[COLS];
             load_row<T, N>(bv, b, panel, cols);
             if constexpr (same_v<T, TB> && ROWS * COLS + COLS < REGISTERS) keep_row(bv, cols);  // all fit, with x
             (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
             b += step;
-            if constexpr (FETCH) ahead.from += ahead.step;
+        };
+        int64_t k = 0;
+        if constexpr (EVERY > 1) {
+            for (; k + EVERY <= kc; k += EVERY) {
+                __builtin_prefetch(ahead.from, 0, 3);
+                ahead.from += EVERY * ahead.step;
+                unroll<EVERY>([&](auto i) __attribute__((always_inline)) { add(k + i); });
+            }
+        }
+#pragma GCC unroll 2  // which g++ 12 ignores at a do-while loop
+        for (; k < kc; ++k) {
+            if constexpr (PANELS > NP<T>) {
+                ask_for_more(b, panel, UpTo<PANELS>{});
+            } else if constexpr (EVERY == 1) {
+                __builtin_prefetch(ahead.from, 0, 3);  // into L2 alone (2) was up to 7 % slower
+                ahead.from += ahead.step;
+            }
+            add(k);
         }
         rows += ROWS;
     } while (--segs > 0);
@@ -169,10 +172,10 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
 template <class T, class TA, class TB, int ROWS, int VECS>
 MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), COUNT = ROWS * VECS * LANES / N;
-    constexpr bool often = same_v<T, float> && ROWS >= 4 && VECS == PANEL_VECTORS;  // worth a loop without prefetches
+    constexpr bool often = SPARING && same_v<T, float> && ROWS >= 4 && VECS == PANEL_VECTORS;  // worth a loop of its own
     vec<T, N> acc[COUNT];
-    if (SPARING && often && u.ahead.step == 0)
-        multiply<T, TA, TB, VECS, N, !(SPARING && often)>(u, acc, UpTo<ROWS>{});
+    if (often && u.ahead.step <= SPARED_STEP)
+        multiply<T, TA, TB, VECS, N, often ? SPARED : 1>(u, acc, UpTo<ROWS>{});
     else
         multiply<T, TA, TB, VECS, N>(u, acc, UpTo<ROWS>{});
     store_row(u.tile, acc, UpTo<COUNT>{});
@@ -238,23 +241,20 @@ void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int w
 
 // ---- whole tiles, finished in registers ---------------------------------------------------------
 
-// How the tiles of these panels fetch the next ones: as many of them that the stream from memory is even, one of 2 to the
-// power of `rarely`.
+// How the tiles of these panels fetch the next ones: all of them alike. Where the first ones hurried (by steps of powers of
+// two), too many lines were on their way at a time: GPT-2's products of 64 rows took 6 % longer on a Xeon (AVX2, AVX-512).
 template <class TB> struct Ahead {
     const TB *b, *next;
     int64_t depth, panel, end, step;
-    int rarely;
     static constexpr int64_t LINE = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) : 64;  // bytes per k and panel
 
     // near: the next panels are in the second-level cache.
     Ahead(const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tiles, bool near = false)
-        : b(b), next(next), depth(depth), panel(panel), end(SPARING && near ? 0 : panels * LINE), step(64),
-          rarely(!SPARING || tiles < 6 ? 0 : tiles < 16 ? 1 : 2) {
-        while (step > 8 && (tiles >> rarely) * step >= 2 * end) step /= 2;
-    }
+        : b(b), next(next), depth(depth), panel(panel), end(SPARING && near ? 0 : panels * LINE),
+          step(tiles > 0 ? least(64, ceil_div(end, tiles)) : 0) {}
     Stream of(int64_t tile) const {
-        const int64_t from = (tile >> rarely) * step;
-        if (tile & ((1 << rarely) - 1) || from >= end) return {reinterpret_cast<const char*>(b), 0};
+        const int64_t from = tile * step;
+        if (from >= end) return {reinterpret_cast<const char*>(b), 0};
         return {reinterpret_cast<const char*>(next + from / LINE * panel) + from % LINE * depth, step};
     }
 };
@@ -280,8 +280,8 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
     for (int64_t t = s.first; t < end; ++t, row += ROWS) {
         u.ahead = s.fetch.of(t);
         vec<float> acc[ROWS * VECS];
-        if (SPARING && u.ahead.step == 0)
-            multiply<float, TA, TB, VECS, LANES, !SPARING>(u, acc, UpTo<ROWS>{});
+        if (SPARING && u.ahead.step <= SPARED_STEP)
+            multiply<float, TA, TB, VECS, LANES, SPARING ? SPARED : 1>(u, acc, UpTo<ROWS>{});
         else
             multiply<float, TA, TB, VECS, LANES>(u, acc, UpTo<ROWS>{});
         unroll<ROWS>([&](auto r) {
