@@ -8,7 +8,7 @@ for other lengths of which all guards hold, every answer, and with them the comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -269,10 +269,6 @@ class Size:
         if self._version != self.sizes.version:
             self._bounds, self._version = self.sizes.bounds_of_terms(self.terms), self.sizes.version
         return self._bounds
-
-    def at(self, factors: Sequence[int]) -> int:
-        """The value for these values of the factors."""
-        return sum(c * product(factors, m) for m, c in self.terms.items())
 
     # ---- arithmetic ----
 
@@ -577,10 +573,3 @@ def first_where(holds: Callable[[int], bool], least: int, most: int) -> int | No
         middle = (least + most) // 2
         least, most = (least, middle) if holds(middle) else (middle + 1, most)
     return least
-
-
-def product(factors: Sequence[int], monomial: Monomial) -> int:
-    made = 1
-    for n in monomial:
-        made *= factors[n]
-    return made

@@ -182,7 +182,7 @@ class AnySize:
     """Runs a graph of symbolic sizes as one program with dynamic dimensions.
 
     `by_data`: the symbols are lengths that data tells; those of its inputs are fixed, perhaps. `written`: which outputs
-    are inputs as they are after the graph, by number: all but the first run of some lengths may return these inputs.
+    are inputs as they are after the graph, by number: every run but the first may return these inputs.
     """
 
     def __init__(

@@ -199,7 +199,7 @@ def test_what_is_written_and_returned_too(made: list[any_size.AnySize]) -> None:
 
 @pytest.mark.parametrize("write", [Tensor.index_copy_, Tensor.index_add_])
 def test_a_cache_is_written_where_it_lies(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the second run of a length on; AOTAutograd would copy all of it at each step."""
+    """But for the first run, which is a trial; AOTAutograd would copy all of it at each step."""
     shared: list[set[int]] = []
     run = AtLens.__call__
 

@@ -57,8 +57,8 @@ struct Stream {
 // With AVX2 a line is asked for once, not at each k: instructions are scarce where a neighbour computes on the same core
 // (a Zen 3: products of MobileNetV2's sizes 3 to 5 % faster with fewer; with AVX-512 no faster).
 inline constexpr bool SPARING = REGISTERS == 16;
-inline constexpr int SPARED = 4;  // k to a prefetch, where that keeps up with the stream:
-inline constexpr int64_t SPARED_STEP = 64 / SPARED;  // with a step of at most so many bytes
+inline constexpr int SPARED = 4;  // one prefetch for so many k, which are a line of a stream of this step or a smaller one
+inline constexpr int64_t SPARED_STEP = 64 / SPARED;
 
 template <class T, class TA, class TB> struct Micro {
     const TA* const* rows;  // [segs][rows of the tile]
