@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # the names of LATE
         verify_program,
     )
     from migraphx.api.version import __version__
+    from migraphx.runtime.repeat import DecodeOptions
     from migraphx.runtime.side_by_side import side_by_side
     from migraphx.runtime.single_flight import SingleFlightLRU
 
@@ -71,6 +72,7 @@ LATE = {
         "share_weights", "to_cpp", "to_graphviz", "to_json", "to_netron", "verify_instructions", "verify_program",
     },
     "migraphx.api.version": {"__version__"},
+    "migraphx.runtime.repeat": {"DecodeOptions"},
     "migraphx.runtime.side_by_side": {"side_by_side"},
     "migraphx.runtime.single_flight": {"SingleFlightLRU"},
 }  # fmt: skip
@@ -83,6 +85,7 @@ declare_late("unknown", "migraphx.onnx.unknown")
 __all__ = [
     "AsyncQueue",
     "CompileOptions",
+    "DecodeOptions",
     "OperatorError",
     "Refusal",
     "SingleFlightLRU",

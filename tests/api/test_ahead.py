@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import migraphx
-from migraphx.targets.cpu import memory_image
+from migraphx.targets.cpu import helpers
 from tests.tolerances import assert_close
 
 WHAT_NUMPY_HAS = """
@@ -44,9 +44,9 @@ def objects(folder: Path) -> dict[str, int]:
 @pytest.fixture
 def no_images() -> Iterator[None]:
     """What compares memory was not compiled yet."""
-    memory_image.library_path.cache_clear()
+    helpers.library_path.cache_clear()
     yield
-    memory_image.library_path.cache_clear()
+    helpers.library_path.cache_clear()
 
 
 @pytest.mark.usefixtures("no_images")
@@ -56,7 +56,7 @@ def test_programs_find_what_was_compiled_ahead(tmp_path, monkeypatch) -> None:
     text = str(program)
     migraphx.compile_ahead(program, target).join()
     ahead = objects(tmp_path)
-    assert len(ahead) == 3 and str(program) == text  # the loop over a program's steps, products, images of memory
+    assert len(ahead) == 3 and str(program) == text  # the loop over a program's steps, products, helpers
     libraries = list(tmp_path.glob("*.so"))
     assert migraphx.get_target("cpu").memory_image([]) is not None
     assert len(libraries) == 1 and list(tmp_path.glob("*.so")) == libraries and objects(tmp_path) == ahead

@@ -13,6 +13,7 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import Device
 from migraphx.runtime.memory_image import MemoryImage
+from migraphx.runtime.repeat import Repeat
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,19 @@ class Executable(Protocol):
             return False
         self.run_at(inputs, outputs, stream, deadline)
         return True
+
+    def run_repeatedly(
+        self, repeat: Repeat, inputs: Sequence[int], outputs: Sequence[int], image: MemoryImage | None = None
+    ) -> bool:
+        """As `run_at`, or `run_unless_changed` where there is an image; again while `repeat` says so behind a run.
+
+        The image is looked at now and then, the first time in the first run.
+        """
+        while image is None or image.same():
+            self.run_at(inputs, outputs)
+            if not repeat.more():
+                return True
+        return False
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps`, the mean of so many runs after one that is not counted."""

@@ -16,6 +16,7 @@ from migraphx.runtime.device import Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.memory_image import MemoryImage, Ranges, Requests
 from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.repeat import Decode, DecodeOptions
 
 
 class CompilerError(ChildProcessError):
@@ -91,6 +92,14 @@ class Target(Protocol):
 
         Those of a stage are read only where all of the stages before hold what they held: these may hold what says
         that they are there. No other thread of Python's runs while `same` is asked, unless they are `lasting`.
+        """
+        return None
+
+    def decode(self, logits: np.ndarray, inputs: Sequence[np.ndarray], options: DecodeOptions) -> Decode | None:
+        """What chooses tokens by logits {sequences, vocabulary} (float32), which a program writes; None: nothing.
+
+        `inputs` (int64) are what the program reads, in memory that is written: token numbers and their positions, one
+        for each sequence, and the place in the cache that a step writes to. `Executable.run_repeatedly` takes it.
         """
         return None
 

@@ -65,7 +65,9 @@ class OfPlaces:
     holding: Callable[[Mapping[int, torch.Tensor]], Callable[[Any, Sequence[Any]], Any] | None]
     """Of arguments that stay as they are, by their numbers among these: the function of the others, if there is one."""
     bound: Callable[[Sequence[Any]], Callable[[Any, Sequence[Any]], Any] | None] = lambda _: None
-    """Of all arguments, which keep their memory: the function that computes with what they hold then, if any."""
+    """Of all arguments, which keep their memory: the function that computes with what they hold then, if any.
+
+    Its arguments say how."""
 
     def without(self, held: Mapping[int, torch.Tensor]) -> OfPlaces | None:
         """The same of the arguments at other places than these, where the tensors stay as they are."""
@@ -163,17 +165,20 @@ class Runner:
 
     def bound_without(
         self, absent: frozenset[int], args: Sequence[Any], fetched: Fetched
-    ) -> Callable[[], Any] | None:  # fmt: skip
-        """`run_without` of these arguments, which keep their memory, again and again; None where that cannot be."""
+    ) -> Callable[..., Any] | None:  # fmt: skip
+        """`run_without` of these arguments, which keep their memory, again and again; None where that cannot be.
+
+        What it is given goes to the function that OfPlaces.bound made.
+        """
         found, epoch = self._form_without(absent, args, fetched), self._epoch
         function = found and found[1].bound([args[k] for k in found[1].places])
         if found is None or function is None:
             return None
         known = found[0]
 
-        def again() -> Any:
+        def again(*given: Any) -> Any:
             same = self._epoch == epoch and fetched.known is known
-            return _run_if_clean(known, function, ()) if same else None
+            return _run_if_clean(known, function, given) if same else None
 
         return again
 

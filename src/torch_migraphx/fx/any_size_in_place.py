@@ -77,7 +77,8 @@ class AnySizeInPlace(AnySize):
     def bound(self, given: Sequence[torch.Tensor]) -> Callable[[Any, Sequence[Any]], Any] | None:
         """`run` of these tensors, again and again: they keep their memory. None where the first run is still to come.
 
-        Its answer is None, too, where the program would now take another executable.
+        Its answer is None, too, where the program would now take another executable. Given memory for the outputs that
+        are not written in place, and what follows each run (`migraphx.get_target("cpu").decode`), it runs repeatedly.
         """
         run = self._at.find(tuple([x.shape for x in given]))
         if run is None or not all(map(torch.Tensor.is_contiguous, given)):
@@ -86,14 +87,17 @@ class AnySizeInPlace(AnySize):
         places = [x.data_ptr() for x in outputs]
         new = [(k, x.shape, x.dtype) for k, x in enumerate(outputs) if k not in self.written]
 
-        def again(image: Any, _: Sequence[Any]) -> Any:
+        def again(image: Any, args: Sequence[Any]) -> Any:
             if not run.current():
                 return None
+            held, repeat = args or (None, None)
             made, at = outputs.copy(), places.copy()
-            for k, lens, dtype in new:
-                made[k] = torch.empty(lens, dtype=dtype)
+            for n, (k, lens, dtype) in enumerate(new):
+                made[k] = torch.empty(lens, dtype=dtype) if held is None else held[n]
                 at[k] = made[k].data_ptr()
-            return made if run(addresses, at, None, image) else None
+            if repeat is None:
+                return made if run(addresses, at, None, image) else None
+            return made if run.repeatedly(repeat, addresses, at, image) else None
 
         return again
 

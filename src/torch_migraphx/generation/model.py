@@ -27,7 +27,7 @@ from torch_migraphx.fx.errors import UnsupportedError
 from torch_migraphx.fx.lower_graph import FallbackError, lower
 from torch_migraphx.generation.caches import GrowingLayer, capacity, grow_in_place
 from torch_migraphx.generation.call import Call, is_of_padding
-from torch_migraphx.generation.decode import DecodeStep
+from torch_migraphx.generation.decode import DecodeStep, Following, Steps
 from torch_migraphx.generation.sampling import sample_by_steps
 from torch_migraphx.generation.step import Inputs, only_for_some, symbolic, trace
 from torch_migraphx.log import get_logger
@@ -114,8 +114,8 @@ class CompiledForward:
             self._said.add(why)
             logger.warning("a call of %s runs in torch: %s", type(self.model).__name__, why)
 
-    def steps(self, outputs: Any, positions: torch.Tensor, mask: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """What gives the logits {sequences, 1, numbers} of the next token of each sequence, one after another.
+    def steps(self, outputs: Any, positions: torch.Tensor, mask: Any) -> Steps | None:
+        """The steps of one token of each sequence behind a call.
 
         `outputs`: of the call before; `positions` {sequences, 1} of the first of these tokens, `mask` {sequences, n}
         says which of the tokens so far are padding, None: none is. None where a call could still turn out to run in
@@ -128,15 +128,7 @@ class CompiledForward:
         if not self._any_size() or self.model.training or _has_hooks(self.model) or not is_of_padding(mask):
             return None
         call = Call(positions, positions.clone(), mask, cache, layers, 1)
-        at = call.positions.numpy()  # NumPy is quicker at so few numbers
-
-        def step(tokens: torch.Tensor) -> torch.Tensor:
-            call.ids = tokens
-            logits = self._run(call)
-            at[...] += 1
-            return logits
-
-        return step
+        return Steps(call, self._run, self._run_several)
 
     # ---- what a call asks for ----
 
@@ -196,6 +188,15 @@ class CompiledForward:
             layer.filled(start + call.ids.shape[1])
         return logits
 
+    def _run_several(self, call: Call, following: Following, most: int) -> torch.Tensor | None:
+        """The tokens behind those of the call, of so many steps or fewer; None: a step has to be run by itself."""
+        weights, again = self._weights(), self._steps.get(call.cache)
+        made = again.several(call, following, most) if again is not None and again.serves(call, weights) else None
+        if made is not None:
+            for layer in call.layers:
+                layer.filled(layer.length + made.shape[1])
+        return made
+
     def _run_chunks(self, call: Call, weights: Fetched) -> torch.Tensor:
         tokens, kept = call.ids.shape[1], []
         wanted = tokens if call.keep == 0 else min(int(call.keep), tokens)
@@ -212,10 +213,12 @@ class CompiledForward:
             if last > tokens - wanted:
                 kept.append(logits)
         if tokens == 1:
-            self._keep_step(call, weights, start, mask, buffers)
+            self._keep_step(call, kept[0], weights, start, mask, buffers)
         return kept[0] if len(kept) == 1 else torch.cat(kept, 1)
 
-    def _keep_step(self, call: Call, weights: Fetched, start: int, mask: Any, buffers: list[torch.Tensor]) -> None:
+    def _keep_step(
+        self, call: Call, logits: torch.Tensor, weights: Fetched, start: int, mask: Any, buffers: list[torch.Tensor]
+    ) -> None:
         """For the next token of these sequences, where it can be run so."""
         self._steps.pop(call.cache, None)
         if call.scales is not None or not is_of_padding(call.mask):
@@ -225,7 +228,7 @@ class CompiledForward:
         args = (*weights.tensors, *inputs.flat())
         run = self._runner(inputs).bound_without(self._numbers, args, weights)
         if run is not None:
-            self._steps[call.cache] = DecodeStep(inputs, weights, run)
+            self._steps[call.cache] = DecodeStep(inputs, logits, weights, run)
 
     def _any_size(self) -> bool:
         """Whether programs are for any number of tokens, as far as is known."""

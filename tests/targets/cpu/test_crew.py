@@ -27,6 +27,16 @@ class Machine:
             self.crew.ran(ways[-1], self.alone if ways[-1] else self.together)
         return ways
 
+    def repeat(self, count: int) -> list[bool]:
+        """As `run`, as many at once as the crew lets."""
+        ways: list[bool] = []
+        while len(ways) < count:
+            runs, alone = self.crew.runs_at_once, self.crew.alone
+            ways += [alone] * runs
+            self.taken += 0 if alone else self.losing * runs
+            self.crew.ran(alone, runs * (self.alone if alone else self.together), runs)
+        return ways
+
     def neighbours(self, together: float) -> None:
         self.together, self.losing = together, 1
 
@@ -38,16 +48,17 @@ def test_a_quiet_machine_takes_all_threads():
     assert not any(machine.run(500))
 
 
-def test_one_thread_where_it_is_faster_until_neighbours_go():
+@pytest.mark.parametrize("run", [Machine.run, Machine.repeat])
+def test_one_thread_where_it_is_faster_until_neighbours_go(run):
     machine = Machine()
-    machine.run(10)
+    run(machine, 10)
     machine.neighbours(400.0)
-    machine.run(100)
-    ways = machine.run(1000)
+    run(machine, 100)
+    ways = run(machine, 1000)
     assert 0 < ways.count(False) <= 1.2 * 1000 * TRIAL / MOST  # looks now and then whether they have gone
     machine.together, machine.losing = 100.0, 0
-    machine.run(MOST + TRIAL)
-    assert not any(machine.run(200))
+    run(machine, MOST + 4 * TRIAL)
+    assert not any(run(machine, 200))
 
 
 def test_neighbours_that_go_soon_cost_few_runs_of_one_thread():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import migraphx
-from migraphx.targets.cpu import memory_image as under_test
+from migraphx.targets.cpu import helpers
 from migraphx.targets.target import CompilerError
 
 
@@ -67,9 +67,9 @@ def test_without_a_compiler_there_is_none(monkeypatch):
     def none(*_: object) -> None:
         raise CompilerError("none here")
 
-    under_test.library_path.cache_clear()
+    helpers.library_path.cache_clear()
     with monkeypatch.context() as without:
-        without.setattr(under_test, "build", none)
+        without.setattr(helpers, "build", none)
         assert migraphx.get_target("cpu").memory_image([]) is None
     assert image().same()
 

@@ -1,5 +1,6 @@
 """Steps of one token: `generate`'s loop and calls by hand, against what transformers answers."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from transformers.generation.logits_process import LogitsProcessor, LogitsProcessorList
 from transformers.generation.utils import GenerationMixin
 
+from migraphx.targets.cpu import crew
 from tests.torch_migraphx.generation.test_compile_generation import (
     answers,
     generation,
@@ -17,7 +19,7 @@ from tests.torch_migraphx.generation.test_compile_generation import (
     pair,
     prompt,
 )
-from torch_migraphx.generation import sampling
+from torch_migraphx.generation import decode, sampling
 from torch_migraphx.generation.model import NotTaken
 
 
@@ -58,6 +60,9 @@ def models() -> tuple[Any, Any]:
         {},
         {"do_sample": True},
         {"do_sample": True, "top_k": 5, "num_return_sequences": 2},
+        {"do_sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "max_new_tokens": 90},
+        {"do_sample": True, "eos_token_id": [3, 17, 21, 34], "max_new_tokens": 90},
+        {"do_sample": True, "top_k": 0, "top_p": 0.9},
         {"logits_processor": [likes_even], "stopping_criteria": [after_even]},
         {"eos_token_id": [3, 17, 21, 34], "pad_token_id": 7},
         {"max_length": 9, "max_new_tokens": None},
@@ -74,15 +79,77 @@ def test_the_loop_gives_the_tokens_of_transformers(models, monkeypatch, how, seq
     assert torch.equal(answers(own, given, **how), want)
 
 
-def test_a_streamer_hears_each_token(models):
+@pytest.mark.parametrize("how", [{}, {"do_sample": True}])
+def test_a_streamer_hears_each_token(models, how):
     heard = []
     for one in models:
         streamer = Said()
-        answers(one, prompt(1, 6), streamer=streamer)
+        answers(one, prompt(1, 6), streamer=streamer, max_new_tokens=80, **how)
         assert streamer.ended
         heard.append(streamer.tokens)
-    assert len(heard[0]) == 5
+    assert len(heard[0]) == 81
     assert all(map(torch.equal, *heard))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("how", [{}, {"do_sample": True}])
+def test_the_engine_chooses_tokens_by_itself(models, monkeypatch, how, streams):
+    """All but the first two of a text; the random numbers behind it are those that would follow in torch."""
+    model, own = models
+    steps, more = [], {}
+    run = decode.DecodeStep.__call__
+    monkeypatch.setattr(decode.DecodeStep, "__call__", lambda self, call: steps.append(1) or run(self, call))
+    states = []
+    for one in (model, own):
+        more = {"streamer": Said()} if streams else {}
+        answers(one, prompt(1, 6), max_new_tokens=70, eos_token_id=[3, 17] if how else None, **how, **more)
+        states.append(torch.get_rng_state())
+    assert not steps and torch.equal(*states)
+
+
+def test_what_a_streamer_raises_is_raised(models):
+    class Tired(Said):
+        def put(self, tokens: torch.Tensor) -> None:
+            super().put(tokens)
+            if len(self.tokens) == 9:
+                raise KeyError("tired")
+
+    streamer = Tired()
+    with pytest.raises(KeyError, match="tired"):
+        answers(models[1], prompt(1, 6), streamer=streamer, max_new_tokens=80)
+    assert len(streamer.tokens) == 9
+    test_a_streamer_hears_each_token(models, {})
+
+
+def test_weights_that_a_streamer_changes_are_seen_within_a_few_tokens():
+    model, own = pair(one_layer)
+
+    class Writes(Said):
+        def put(self, tokens: torch.Tensor) -> None:
+            super().put(tokens)
+            if len(self.tokens) == 13:
+                with torch.no_grad():
+                    own.lm_head.weight.copy_(torch.roll(own.lm_head.weight, 1, 0))
+
+    rolled, how = copy.deepcopy(model), {"max_new_tokens": 60}
+    with torch.no_grad():
+        rolled.lm_head.weight.copy_(torch.roll(model.lm_head.weight, 1, 0))
+    answers(own, prompt(1, 6), **how)
+    got = answers(own, prompt(1, 6), streamer=Writes(), **how)[0]
+    begun = [m(input_ids=got[None, :-1]).logits[0].argmax(-1) for m in (model, rolled)]
+    changed = next(n for n in range(6 + 12, len(got)) if got[n] != begun[0][n - 1])
+    assert 6 + 12 <= changed <= 6 + 12 + crew.RUNS
+    assert torch.equal(got[changed:], begun[1][changed - 1 :])
+
+
+def test_scores_that_are_no_numbers_are_an_error():
+    """As in transformers: torch says what is wrong."""
+    for one in pair(one_layer):
+        answers(one, prompt(1, 6), do_sample=True, max_new_tokens=5)
+        with torch.no_grad():
+            one.lm_head.weight[3] = torch.nan
+        with pytest.raises(RuntimeError, match="nan"):
+            answers(one, prompt(1, 6), do_sample=True, max_new_tokens=5)
 
 
 def test_what_the_loop_does_not_know_is_left_to_transformers():

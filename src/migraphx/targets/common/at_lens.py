@@ -9,6 +9,7 @@ from functools import cached_property
 from migraphx.ir.shape import Shape
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.memory_image import MemoryImage
+from migraphx.runtime.repeat import Repeat
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,15 @@ class AtLens:
         if image is None:
             self.executable.run_at(given, outputs, stream)
         elif not self.executable.run_unless_changed(image, given, outputs, stream):
+            return False
+        self.ran()
+        return True
+
+    def repeatedly(
+        self, repeat: Repeat, inputs: Sequence[int], outputs: Sequence[int], image: MemoryImage | None = None
+    ) -> bool:
+        """And again, while `repeat` says so. False as above; what `repeat` has seen was made before."""
+        if not self.executable.run_repeatedly(repeat, [inputs[n] for n in self.order], outputs, image):
             return False
         self.ran()
         return True

@@ -67,23 +67,29 @@ class Crew:
         self._pause, self._left = FIRST, 0  # runs: between trials, until the next one
         self._taken: int | None = None  # where it is being found out
 
-    def ran(self, alone: bool, nanoseconds: float) -> None:
-        """A run took so long."""
+    @property
+    def runs_at_once(self) -> int:
+        """How many runs there may be without a word."""
+        return RUNS if self._trial is None else TRIAL
+
+    def ran(self, alone: bool, nanoseconds: float, runs: int = 1) -> None:
+        """So many runs took so long together."""
+        nanoseconds /= runs
         if not alone:
             self._fastest = min(nanoseconds, self._fastest * FADES) if self._fastest else nanoseconds
         trial = self._trial
         if trial is not None:
             if alone == self.alone:
-                trial.append(nanoseconds)
+                trial += [nanoseconds] * runs
                 if nanoseconds > self._mean:
                     self._judge(nanoseconds)
                 elif len(trial) >= TRIAL:
-                    self._judge(sum(trial) / TRIAL)
+                    self._judge(sum(trial) / len(trial))
             return
         if alone != self.alone:
             return
         self._mean += (nanoseconds - self._mean) / TRIAL if self._mean else nanoseconds
-        self._left -= 1
+        self._left -= runs
         if self._left <= 0 and (self.alone or self._disturbed()):
             self._trial, self.alone = [], not self.alone
 

@@ -13,6 +13,7 @@ from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.memory_image import MemoryImage, Ranges, Requests
 from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.repeat import Decode, DecodeOptions
 from migraphx.targets.cpu.executable import restore
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.threads import runtime
@@ -44,6 +45,9 @@ class CpuEntry(LateTarget):
         self, stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
     ) -> MemoryImage | None:
         return import_module("migraphx.targets.cpu.memory_image").memory_image(stages, requests, lasting)
+
+    def decode(self, logits: np.ndarray, inputs: Sequence[np.ndarray], options: DecodeOptions) -> Decode | None:
+        return import_module("migraphx.targets.cpu.decode").decode(logits, inputs, options)
 
     def share(self, runs: int) -> None:
         runtime().set_threads(max(1, available() // runs))

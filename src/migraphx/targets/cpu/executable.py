@@ -20,6 +20,7 @@ from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.memory_image import MemoryImage
 from migraphx.runtime.options import NATIVE, CompileOptions
+from migraphx.runtime.repeat import Repeat
 from migraphx.targets.common import sections
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.constants import content
@@ -37,6 +38,13 @@ class _OpenMP(ctypes.Structure):
     _fields_ = [(n, ctypes.c_void_p) for n in ("parallel", "thread_num", "num_threads")]
 
 
+class _Repeat(ctypes.Structure):
+    _fields_ = [
+        *((n, ctypes.c_void_p) for n in ("more", "state")),
+        *((n, ctypes.c_int64) for n in ("most", "runs", "again")),
+    ]
+
+
 class _Object:
     """A compiled object that was loaded: what it exports. It stays mapped until the process ends."""
 
@@ -45,7 +53,9 @@ class _Object:
         pointer = ctypes.c_void_p
         self.scratch, self.run = self._library.mgx_scratch, self._library.mgx_run
         self.scratch.restype, self.scratch.argtypes = ctypes.c_int64, [pointer]
-        self.run.argtypes = [pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer, pointer]
+        self.run.argtypes = [
+            pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer, pointer, ctypes.POINTER(_Repeat),
+        ]  # fmt: skip
         self.run.restype = ctypes.c_int64
 
 
@@ -187,6 +197,17 @@ class CpuExecutable:
         HOST.check_stream(stream)
         return self._call([*inputs, *outputs], None, deadline, image)
 
+    def run_repeatedly(
+        self, repeat: Repeat, inputs: Sequence[int], outputs: Sequence[int], image: MemoryImage | None = None
+    ) -> bool:
+        addresses, following = [*inputs, *outputs], _Repeat(*repeat.native)
+        while True:  # a word to the crew now and then
+            following.most, following.runs = self._crew.runs_at_once, 0
+            if not self._call(addresses, None, None, image, following):
+                return False
+            if not following.again:
+                return True
+
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
         return self.outline.in_place
 
@@ -226,6 +247,7 @@ class CpuExecutable:
         nanoseconds: int | None,
         deadline: Deadline | None = None,
         image: MemoryImage | None = None,
+        repeat: _Repeat | None = None,
     ) -> bool:
         """Run; false where the memory of `image`, which is looked at meanwhile, has changed."""
         threads, begin = self.requested_threads or min(self.threads, self._allowed()), 0
@@ -240,10 +262,10 @@ class CpuExecutable:
             state.serve(self)
         state.table[2 : 2 + len(addresses)] = addresses
         if threads > 1 and pool_is_lost():
-            call = self._call_native, state, nanoseconds, threads, deadline, image
+            call = self._call_native, state, nanoseconds, threads, deadline, image, repeat
             done = call_with_pool(*call, stop=state.stop.ask)
         else:
-            done = self._call_native(state, nanoseconds, threads, deadline, image)
+            done = self._call_native(state, nanoseconds, threads, deadline, image, repeat)
         if not done:
             return False
         status = None
@@ -251,7 +273,7 @@ class CpuExecutable:
             status = state.status[:2].tolist()
             state.status[0] = 0
         if begin:
-            self._crew.ran(threads == 1, perf_counter_ns() - begin)
+            self._crew.ran(threads == 1, perf_counter_ns() - begin, 1 if repeat is None else repeat.runs)
         self.memory.append(state)  # not behind a run that was ended: its state may be told so late
         if status:
             self.outline.raise_failed(status)
@@ -264,11 +286,12 @@ class CpuExecutable:
         threads: int,
         deadline: Deadline | None,
         image: MemoryImage | None,
+        repeat: _Repeat | None,
     ) -> bool:
         state.stop.begin(deadline, image)
         reason = self._run(
             self._table_pointer, state.table, state.scratch_pointer, self.scratch_stride, threads,
-            self._openmp_pointer, nanoseconds, state.stop_pointer,
+            self._openmp_pointer, nanoseconds, state.stop_pointer, repeat,
         )  # fmt: skip
         if reason:
             state.stop.finish(deadline)

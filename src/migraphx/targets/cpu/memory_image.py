@@ -15,15 +15,10 @@ import numpy as np
 from migraphx.runtime.argument import address
 from migraphx.runtime.memory_image import Ranges, Requests
 from migraphx.targets.cpu.headers import constant
-from migraphx.targets.cpu.toolchain import build
+from migraphx.targets.cpu.helpers import library_path
 from migraphx.targets.target import CompilerError
 
 log = logging.getLogger(__name__)
-SOURCE = """#include "memory_image.hpp"
-extern "C" int mgx_same(const mgx::Image* image) { return mgx::same(*image); }
-extern "C" int64_t mgx_take(const mgx::Image* image) { return mgx::take(*image); }
-extern "C" void mgx_compare(const mgx::Image* image, bool* differs) { mgx::compare(*image, differs); }
-"""
 
 
 class _Image(ctypes.Structure):
@@ -88,12 +83,6 @@ def memory_image(
         log.info("memory is not compared natively: %s", error)
         return None
     return NativeImage(_library(path, lasting), stages, requests)
-
-
-@cache
-def library_path() -> Path:
-    """Compiled once a process; CompilerError where there is no C++ compiler."""
-    return build([SOURCE], "memory_image")
 
 
 @cache

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FLOW = enumerators("Flow", "program.hpp")
 NO_KERNEL = -1
-ABI = "5"  # of objects and tables: counts on when what `mgx_run` takes or what a table holds changes
+ABI = "6"  # of objects and tables: counts on when what `mgx_run` takes or what a table holds changes
 
 
 class Head(NamedTuple):

@@ -45,9 +45,9 @@ from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, Idle, restore, table_bytes
 from migraphx.targets.cpu.forms import CpuForm, restore_form, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
+from migraphx.targets.cpu.helpers import library_path
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
-from migraphx.targets.cpu.memory_image import library_path
 from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.table import Layout
 from migraphx.targets.cpu.toolchain import Features, build, build_objects, features
@@ -117,7 +117,7 @@ class CpuTarget(Target):
         return CpuExecutable(library, made.table, made.outline, weights, options.num_threads, options.isa)
 
     def compile_ahead(self, program: Program, options: CompileOptions) -> None:
-        """And first what compares memory: whoever compiles ahead asks whether weights were written before it runs."""
+        """And first what is no program's: whoever compiles ahead asks whether weights were written before it runs."""
         check_processor(options.isa)
         library_path()
         lowered = _lowered(program, options, features(options.isa), None, Stages())

@@ -106,6 +106,7 @@ class GpuExecutable:
         return {}
 
     run_unless_changed = Executable.run_unless_changed
+    run_repeatedly = Executable.run_repeatedly
 
     def run_at(
         self,

@@ -42,6 +42,19 @@ struct OpenMP {
     int (*num_threads)();
 };
 
+// What a run is followed by: where `more` says so, another one of the same program. Behind `most` of them the caller has to
+// go on, where `again` is set; `runs` is how many there were.
+struct Repeat {
+    int (*more)(void* state);
+    void* state;
+    int64_t most, runs, again;
+
+    bool goes_on() {
+        again = more(state);
+        return ++runs < most && again;
+    }
+};
+
 struct Program {
     const Kernel* kernels;
     const int64_t* table;
@@ -250,7 +263,6 @@ inline void run_program(Program& g) {
     g.trips = trips;
     if (!g.omp->parallel) g.threads = 1;
     for (int tid = 0; tid < g.threads; ++tid) claim_of(g, tid) = {};
-    g.stop->begin();
     g.last = g.nanoseconds ? clock_now() : 0;
     advance(g, 0, 0);
     if (g.board.jobs[1].step == Job::OVER) return g.stop->ask();
