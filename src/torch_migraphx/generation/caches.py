@@ -19,7 +19,7 @@ from transformers.cache_utils import (
 
 from torch_migraphx.fx.narrow import AS_FP8, MOST
 
-BLOCK = 2048
+BLOCK = 512
 """Positions that a cache has room for at first; what is not used yet takes no memory."""
 FP8 = getattr(cache_utils, "Fp8QuantizedLayer", None)  # transformers 5.23 has it
 GROWABLE = (DynamicLayer, DynamicSlidingWindowLayer, StaticLayer, StaticSlidingWindowLayer)
