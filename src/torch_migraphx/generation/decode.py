@@ -17,12 +17,14 @@ from torch_migraphx.generation.step import Inputs
 
 @dataclass(eq=False)
 class Following:
-    """How tokens follow each other in a text: `options` (migraphx.DecodeOptions), None where the engine cannot know.
+    """How tokens follow each other in a text.
 
-    `put` is called with each step's tokens {sequences}; `ended` {sequences}: which sequences have.
+    `options` (migraphx.DecodeOptions): the engine chooses them so, by logits {sequences, numbers} (float32) of these
+    `lens`. `ended` {sequences}: which sequences have; `put` is called with each step's tokens {sequences}.
     """
 
     options: Any
+    lens: Sequence[int]
     ended: np.ndarray
     put: Callable[[torch.Tensor], object] | None = None
 
@@ -34,15 +36,13 @@ class DecodeStep:
     asks for no more than can have changed since the step before.
     """
 
-    def __init__(
-        self, inputs: Inputs, logits: torch.Tensor, weights: Fetched, run: Callable[..., Sequence[torch.Tensor] | None]
-    ) -> None:
-        """`inputs` and `logits`: of a step that has run, the first in memory that nobody else writes to.
+    def __init__(self, inputs: Inputs, weights: Fetched, run: Callable[..., Sequence[torch.Tensor] | None]) -> None:
+        """`inputs`: in memory that nobody else writes to; `run` computes with what they hold.
 
-        `run` computes with what they hold. Its answer begins with the logits; None where a program or the weights are
-        not as they were. Given memory for the logits, and what follows a run, it runs repeatedly.
+        Its answer begins with the logits; None where a program or the weights are not as they were. Given memory for
+        the logits, and what follows a run, it runs repeatedly.
         """
-        self._weights, self._run, self._logits = weights, run, (logits.shape, logits.dtype)
+        self._weights, self._run = weights, run
         self._ids, self._positions, self._start = (x.numpy() for x in (inputs.ids, inputs.positions, inputs.start))
         self._mask, self._inputs = inputs.mask, inputs
         self._buffers = list(zip(inputs.caches[::2], inputs.caches[1::2], strict=True))
@@ -89,10 +89,10 @@ class DecodeStep:
 
     def _chooser(self, following: Following) -> tuple[Any, Any]:
         make = getattr(migraphx.get_target("cpu"), "decode", None)
-        lens, dtype = self._logits
-        if make is None or following.options is None or dtype != torch.float32:
+        if make is None:
             return None, None
-        logits = torch.empty(lens, dtype=dtype)
+        sequences, numbers = following.lens
+        logits = torch.empty(sequences, 1, numbers)
         inputs = self._ids, self._positions, self._start
         return logits, make(logits.numpy()[:, -1], inputs, following.options)
 

@@ -191,7 +191,9 @@ class CompiledForward:
     def _run_several(self, call: Call, following: Following, most: int) -> torch.Tensor | None:
         """The tokens behind those of the call, of so many steps or fewer; None: a step has to be run by itself."""
         weights, again = self._weights(), self._steps.get(call.cache)
-        made = again.several(call, following, most) if again is not None and again.serves(call, weights) else None
+        if again is None or not again.serves(call, weights):
+            again = self._step_of(call, weights)
+        made = again.several(call, following, most) if again is not None else None
         if made is not None:
             for layer in call.layers:
                 layer.filled(layer.length + made.shape[1])
@@ -213,22 +215,25 @@ class CompiledForward:
             if last > tokens - wanted:
                 kept.append(logits)
         if tokens == 1:
-            self._keep_step(call, kept[0], weights, start, mask, buffers)
+            self._step_of(call, weights)
         return kept[0] if len(kept) == 1 else torch.cat(kept, 1)
 
-    def _keep_step(
-        self, call: Call, logits: torch.Tensor, weights: Fetched, start: int, mask: Any, buffers: list[torch.Tensor]
-    ) -> None:
-        """For the next token of these sequences, where it can be run so."""
+    def _step_of(self, call: Call, weights: Fetched) -> DecodeStep | None:
+        """What runs steps of one token for these sequences from now on; None where such lengths have not run yet."""
         self._steps.pop(call.cache, None)
         if call.scales is not None or not is_of_padding(call.mask):
-            return
+            return None
+        start = call.layers[0].length
+        buffers = [b for layer in call.layers for b in layer.reserve(capacity(start + 1))]
+        mask = self._mask(call, start, room=buffers[0].shape[2])
         ids, positions = (x.clone(memory_format=torch.contiguous_format) for x in (call.ids, call.positions))
         inputs = Inputs(ids, positions, mask, torch.tensor(start), FIRST, buffers)
         args = (*weights.tensors, *inputs.flat())
         run = self._runner(inputs).bound_without(self._numbers, args, weights)
-        if run is not None:
-            self._steps[call.cache] = DecodeStep(inputs, logits, weights, run)
+        if run is None:
+            return None
+        made = self._steps[call.cache] = DecodeStep(inputs, weights, run)
+        return made
 
     def _any_size(self) -> bool:
         """Whether programs are for any number of tokens, as far as is known."""

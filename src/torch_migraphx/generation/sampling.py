@@ -104,14 +104,15 @@ def _sample(
     outputs = self._prefill(input_ids, generation_config, given, is_first_iteration=True)
     given = self._update_model_kwargs_for_generation(outputs, given)
     step = _steps(self, outputs, given)
+    by_engine = isinstance(step, Steps) and outputs.logits.dtype == torch.float32
     logits = outputs.logits[:, -1].to(torch.float32, copy=True)
     del outputs  # of all tokens of the prompt, perhaps
     text = _Text(input_ids, stopping_criteria, generation_config._pad_token_tensor)
     process, choose = _processing(logits_processor), _choice(generation_config.do_sample)
     numbers = _Numbers(logits.shape) if generation_config.do_sample else None
-    options = text.ends and _options(logits_processor, numbers, text.ends) if isinstance(step, Steps) else None
+    options = _options(logits_processor, numbers, text.ends) if by_engine and text.ends is not None else None
     put = None if streamer is None else streamer.put
-    following = Following(options, text.sequences_ended, put)
+    following = Following(options, logits.shape, text.sequences_ended, put)
     steps = STEPS if numbers is None else max(1, min(STEPS, NUMBERS // logits.numel()))
     while True:
         tokens = text.add(choose(process(text.ids, logits) if logits_processor else logits))
