@@ -10,7 +10,7 @@ threads that only read. `compiled` counts programs: after the first generate, an
 
     eager           torch, the default cache, and `eager_static` the static one
     inductor        torch.compile(model.forward, dynamic=True), and `inductor_static` with the static cache
-    openmgx         torch_migraphx.generation.compile_generation
+    openmgx         torch_migraphx.generation.compile_generation, and `openmgx_own_static` with the static cache
     openmgx_static  torch.compile(model.forward, backend="migraphx", dynamic=True) with the static cache, and
                     `openmgx_dynamic` with the default one
 
@@ -34,8 +34,8 @@ from typing import Any
 
 from benchmarks.machine import describe, measure_floors
 
-ENGINES = ("eager", "eager_static", "inductor", "inductor_static", "openmgx", "openmgx_static", "openmgx_dynamic")
-DEFAULT = ENGINES[:-1]
+DEFAULT = ("eager", "eager_static", "inductor", "inductor_static", "openmgx", "openmgx_static")
+OWN = ("openmgx", "openmgx_own_static")  # by compile_generation
 NEW = 37  # tokens of the prompt whose length no call has had before
 
 
@@ -108,7 +108,7 @@ def worker(engine: str, task: Task) -> dict[str, Any]:
         "first_s": first,
         "new_length_s": new,
         "step_ms": step and 1e3 * step,
-        "read_gb_per_s": step and weight_bytes(model, task.dtype == "int4" and engine == "openmgx") / step / 1e9,
+        "read_gb_per_s": step and weight_bytes(model, task.dtype == "int4" and engine in OWN) / step / 1e9,
         "compiled": (after, count()),
         "seconds": {str(n): [s for s, _ in made] for n, made in runs.items()},
         "tokens": {str(n): made[0][1] for n, made in runs.items()},
@@ -129,7 +129,7 @@ def compiled(model: Any, engine: str, int4: bool) -> Callable[[], int]:
         return compile_(*args, **kwargs)
 
     migraphx.program.compile = compile_one
-    if engine == "openmgx":
+    if engine in OWN:
         from torch_migraphx.generation import compile_generation
 
         compile_generation(model, fallback="error", int4_weights=int4)
