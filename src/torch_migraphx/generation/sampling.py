@@ -134,7 +134,10 @@ def _sample(
 
 
 class _Numbers:
-    """Random numbers of torch's generator, which is then as if no more had been drawn than were kept."""
+    """Random numbers of torch's generator, which is then as if no more had been drawn than were kept.
+
+    But where somebody else has drawn meanwhile, another thread perhaps: no number comes twice.
+    """
 
     def __init__(self, lens: Sequence[int]) -> None:
         """`lens` of the numbers of one token."""
@@ -144,7 +147,9 @@ class _Numbers:
         """Those {tokens, ...} of so many."""
         self._before, self._last = torch.get_rng_state(), tokens
         self._drawn += tokens
-        return self._rand(tokens)
+        made = self._rand(tokens)
+        self._after = torch.get_rng_state()
+        return made
 
     def _rand(self, tokens: int) -> np.ndarray:
         return torch.rand(tokens, *self._lens, dtype=torch.float64).numpy()
@@ -152,7 +157,7 @@ class _Numbers:
     def keep(self, tokens: int) -> None:
         """Those of so many tokens were used since the last time; the others, of the last call, are to come again."""
         unused, self._drawn = self._drawn - tokens, 0
-        if unused:
+        if unused and torch.equal(torch.get_rng_state(), self._after):
             torch.set_rng_state(self._before)
             self._rand(self._last - unused)
 
@@ -230,12 +235,11 @@ class _Text:
     def __init__(self, ids: torch.Tensor, criteria: Iterable[Any], padding: torch.Tensor | None) -> None:
         """`criteria` say when a sequence ends; `padding`: the number that follows then."""
         self._pieces, self._length = [ids], ids.shape[1]
-        self._ended = np.zeros(len(ids), np.bool_)
+        self.sequences_ended = np.zeros(len(ids), np.bool_)
         self._most = min((c.max_length for c in criteria if _is_length(c)), default=None)
         self._criteria = [c for c in criteria if not _is_length(c)]
         ends = any(hasattr(c, "eos_token_id") for c in self._criteria)
         self._padding = padding.numpy() if ends and padding is not None else None
-        self.sequences_ended = self._ended
         self.ends = self._native_ends()
 
     @property
@@ -248,11 +252,11 @@ class _Text:
     def add(self, tokens: torch.Tensor) -> torch.Tensor:
         """One more for each sequence; returns them {sequences}: padding for those that have ended."""
         if self._padding is not None:
-            tokens = torch.from_numpy(np.where(self._ended, self._padding, tokens.numpy()))
+            tokens = torch.from_numpy(np.where(self.sequences_ended, self._padding, tokens.numpy()))
         self._pieces.append(tokens[:, None])
         self._length += 1
         for criterion in self._criteria:
-            self._ended |= np.asarray(criterion(self.ids, None))
+            self.sequences_ended |= np.asarray(criterion(self.ids, None))
         return tokens
 
     def extend(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -276,7 +280,7 @@ class _Text:
     @property
     def ended(self) -> bool:
         """Whether all sequences have."""
-        return (self._most is not None and self._length >= self._most) or bool(self._ended.all())
+        return (self._most is not None and self._length >= self._most) or bool(self.sequences_ended.all())
 
 
 def _is_length(criterion: Any) -> bool:

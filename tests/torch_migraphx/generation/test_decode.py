@@ -107,6 +107,24 @@ def test_the_engine_chooses_tokens_by_itself(models, monkeypatch, how, streams):
     assert not steps and torch.equal(*states)
 
 
+def test_random_numbers_come_once():
+    """Those that were drawn and not used come again, unless somebody has drawn behind them."""
+    for others in (0, 3):
+        torch.manual_seed(5)
+        want = torch.rand(9, 2, 7, dtype=torch.float64)
+        rest = torch.rand(5)
+        torch.manual_seed(5)
+        numbers = sampling._Numbers((2, 7))
+        np.testing.assert_array_equal(numbers(4), want[:4])
+        numbers.keep(4)
+        np.testing.assert_array_equal(numbers(16)[:5], want[4:])
+        seen = torch.rand(others)
+        numbers.keep(5)
+        after = torch.rand(5)
+        assert torch.equal(after, rest) == (others == 0)
+        assert not set(seen.tolist()) & set(after.tolist())
+
+
 def test_what_a_streamer_raises_is_raised(models):
     class Tired(Said):
         def put(self, tokens: torch.Tensor) -> None:

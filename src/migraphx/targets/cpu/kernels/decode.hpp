@@ -24,7 +24,7 @@ struct Decode {
     const int64_t* ends;  // {end_count}: a sequence ends with one of these, and goes on with `padding`; negative: with any
     int64_t end_count, padding;
     bool* ended;          // {sequences}
-    int64_t top_k;        // how many of the largest scores count; 0: the likeliest token, and nothing is drawn
+    int64_t top_k;        // how many of the largest scores count, at most `vocabulary`; 0: the likeliest token, and nothing is drawn
     double top_p;         // the likeliest of these, as far as they make up so much together; 1: all
     float temperature;
     const double* uniform;      // {most, sequences, vocabulary} in [0, 1): random numbers; `rows` of tokens, then from the beginning
@@ -92,10 +92,11 @@ inline int64_t keep_top_p(Candidate* c, int64_t n, double top_p, float most) {
 // A token that is drawn as torch.multinomial draws: each gets an exponential number, and the largest ratio of probability to
 // number wins. Negative where a score is no finite number.
 inline int64_t drawn(const Decode& d, const float* logits, const double* uniform) {
-    const int64_t best = likeliest(logits, d.vocabulary), k = std::min(d.top_k, d.vocabulary);
-    if (best < 0 || !std::isfinite(logits[best])) return -1;
+    const int64_t best = likeliest(logits, d.vocabulary);
+    const float most = best < 0 ? NAN : logits[best] / d.temperature;
+    if (!std::isfinite(most)) return -1;
     for (int64_t i = 0; i < d.vocabulary; ++i) d.scores[i] = logits[i] / d.temperature;
-    const float most = d.scores[best], least = kth_largest(d.scores, d.vocabulary, d.largest, k);
+    const float least = kth_largest(d.scores, d.vocabulary, d.largest, d.top_k);
     int64_t count = 0;
     for (int64_t i = 0; i < d.vocabulary; ++i) {
         d.candidates[count] = {d.scores[i], i};
