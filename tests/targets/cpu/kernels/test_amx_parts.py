@@ -90,6 +90,7 @@ void run(const int64_t* table, char* const* buffers, int threads) {
     const int64_t stride = round64(largest_scratch(kernels, table));
     char* scratch = poisoned(stride * threads);
     mgx::Program g{kernels, table, buffers, scratch, stride, nullptr, &omp, &stop, threads};
+    stop.begin();
     run_program(g);
     free(scratch);
 }

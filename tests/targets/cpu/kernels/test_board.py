@@ -86,6 +86,7 @@ extern "C" int run(const int64_t* table, char* const* buffers, char* scratch, in
     for (CoreSearch& s : searches) s = {-2 * CoreSearch::BETWEEN, 0, CoreSearch::PAUSE, are_contended, looks};
     Stop stop{-1, nullptr, 0, {}, 0, 0};
     mgx::Program g{kernels, table, buffers, scratch, stride, nanoseconds, &omp, &stop, threads};
+    stop.begin();
     run_program(g);
     return changed;
 }
