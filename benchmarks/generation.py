@@ -32,6 +32,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.engines import ISAS, held_to
 from benchmarks.machine import describe, measure_floors
 
 DEFAULT = ("eager", "eager_static", "inductor", "inductor_static", "openmgx", "openmgx_static")
@@ -192,6 +193,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--isa", choices=ISAS, default="native", help="instruction set that engines are held to")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--worker", nargs=2, metavar=("MODEL", "ENGINE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -225,7 +227,7 @@ def compared(model: str, given: argparse.Namespace) -> dict[str, Any]:
 
     def ask(engine: str) -> dict[str, Any]:
         command = [sys.executable, "-m", "benchmarks.generation", *sys.argv[1:], "--worker", model, engine]
-        environment = os.environ | {"OMP_NUM_THREADS": str(given.threads)}
+        environment = os.environ | held_to(given.isa) | {"OMP_NUM_THREADS": str(given.threads)}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         return json.loads(done.stdout.splitlines()[-1])
 

@@ -100,6 +100,7 @@ class Target(Protocol):
 
         `inputs` (int64) are what the program reads, in memory that is written: token numbers and their positions, one
         for each sequence, and the place in the cache that a step writes to. `Executable.run_repeatedly` takes it.
+        ValueError for other types, sizes or layouts, and for options that say nothing.
         """
         return None
 

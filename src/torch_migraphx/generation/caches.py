@@ -20,13 +20,13 @@ from transformers.cache_utils import (
 from torch_migraphx.fx.narrow import AS_FP8, MOST
 
 BLOCK = 512
-"""Positions that a cache has room for at first; what is not used yet takes no memory."""
+"""Positions that a cache has room for at first: a step makes masks of all of them."""
 FP8 = getattr(cache_utils, "Fp8QuantizedLayer", None)  # transformers 5.23 has it
 GROWABLE = (DynamicLayer, DynamicSlidingWindowLayer, StaticLayer, StaticSlidingWindowLayer)
 
 
 def zeros(lens: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros in main memory, whose pages the system provides when they are first written."""
+    """Zeros in main memory, whose pages, where they are fresh, the system provides when they are first written."""
     count = int(np.prod(lens))
     blank = np.zeros(count * dtype.itemsize, np.uint8)  # calloc; torch.zeros writes them
     return torch.from_numpy(blank).view(dtype).view(*lens)

@@ -10,8 +10,6 @@ import torch
 
 import migraphx
 from benchmarks.models import import_transformers
-from migraphx.targets.cpu import helpers
-from migraphx.targets.target import CompilerError
 
 pytest.importorskip("transformers")
 import_transformers()
@@ -213,12 +211,42 @@ def test_changed_memory_ends_the_steps():
     assert 11 <= decode.steps < 40 and model.inputs[2] == 7 + decode.steps
 
 
-def test_without_a_compiler_there_is_none(monkeypatch):
-    def none(*_: object) -> None:
-        raise CompilerError("none here")
-
-    helpers.library_path.cache_clear()
-    with monkeypatch.context() as without:
-        without.setattr(helpers, "build", none)
-        assert Model("ref", 5, 1).decode() is None
+def test_without_a_compiler_there_is_none(no_compiler):
+    assert Model("ref", 5, 1).decode() is None
+    no_compiler()
     assert Model("ref", 5, 1).decode() is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"logits": np.zeros((2, 30))}, "logits has to be 60 elements of float32.*float64"),
+        ({"logits": np.zeros((2, 60), np.float32)[:, ::2]}, "logits .*side by side"),
+        ({"logits": np.zeros(30, np.float32)}, r"not \(30,\) and 3"),
+        ({"inputs": []}, r"\(2, 30\) and 0"),
+        ({"ids": np.zeros(2, np.int32)}, "ids .*int64.*int32"),
+        ({"positions": np.zeros(1, np.int64)}, "positions has to be 2 elements"),
+        ({"start": np.broadcast_to(np.int64(0), 1)}, "start .*write"),
+        ({"top_k": -1}, "top_k"),
+        ({"top_k": 3}, "random numbers"),
+        ({"top_k": 3, "top_p": 1.5}, "top_p"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"temperature": np.nan}, "temperature"),
+    ],
+)
+def test_what_it_cannot_take_is_an_error(wrong, message):
+    model = Model("ref", 30, 2)
+    model.logits = wrong.pop("logits", model.logits)
+    model.inputs = [wrong.pop(n, a) for n, a in zip(NAMES, wrong.pop("inputs", model.inputs), strict=False)]
+    with pytest.raises(ValueError, match=message):
+        model.decode(**wrong)
+
+
+def test_text_and_numbers_that_do_not_fit_are_an_error():
+    model = Model("ref", 30, 2)
+    for text in (np.zeros((3, 1), np.int64), np.zeros((3, 2)), np.zeros((0, 2), np.int64)):
+        with pytest.raises(ValueError, match="text"):
+            model.decode().begin(text)
+    decode = model.decode(top_k=4, numbers=lambda n: np.zeros((n, 2, 29)))
+    with pytest.raises(ValueError, match=r"numbers for 3 tokens have shape \(3, 2, 29\)"):
+        decode.begin(np.zeros((3, 2), np.int64))

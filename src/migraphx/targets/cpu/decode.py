@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from migraphx.runtime.argument import address
 from migraphx.runtime.repeat import DecodeOptions
-from migraphx.targets.cpu.helpers import library_path
-from migraphx.targets.target import CompilerError
+from migraphx.targets.cpu.helpers import library
 
-log = logging.getLogger(__name__)
 TOLD = ctypes.CFUNCTYPE(ctypes.c_int)
 
 
@@ -44,6 +39,7 @@ class NativeDecode:
     def __init__(
         self, logits: np.ndarray, inputs: Sequence[np.ndarray], options: DecodeOptions, library: ctypes.CDLL
     ) -> None:
+        _check(logits, inputs, options)
         sequences, vocabulary = logits.shape
         self.ended = np.zeros(sequences, np.bool_)
         self._numbers = options.numbers
@@ -64,6 +60,9 @@ class NativeDecode:
         self.native = ctypes.cast(library.mgx_more, ctypes.c_void_p).value or 0, ctypes.addressof(self._state)
 
     def begin(self, text: np.ndarray, told: Callable[[int], object] | None = None) -> None:
+        if not len(text):
+            raise ValueError("decode: text has no room for a step")
+        _check_array("text", text, np.int64, len(text) * len(self.ended))
         state, self._text, self._told, self._error = self._state, text, told, None
         state.text, state.count, state.most = address(text), 0, len(text)
         state.told = TOLD() if told is None else self._callback
@@ -73,6 +72,8 @@ class NativeDecode:
         """Where somebody is told of each token, its numbers are drawn behind that: he may draw some, too."""
         if self._numbers is not None:
             self._uniform = np.ascontiguousarray(self._numbers(tokens), np.float64)
+            if self._uniform.shape != (tokens, len(self.ended), self._state.vocabulary):
+                raise ValueError(f"decode: numbers for {tokens} tokens have shape {self._uniform.shape}")
             self._state.uniform, self._state.rows = address(self._uniform), tokens
 
     def _tell(self) -> int:
@@ -98,16 +99,24 @@ class NativeDecode:
 
 def decode(logits: np.ndarray, inputs: Sequence[np.ndarray], options: DecodeOptions) -> NativeDecode | None:
     """As Target.decode; None where there is no C++ compiler, which is logged."""
-    try:
-        path = library_path()
-    except CompilerError as error:
-        log.info("tokens are not chosen natively: %s", error)
-        return None
-    return NativeDecode(logits, inputs, options, _library(path))
+    found = library()
+    return None if found is None else NativeDecode(logits, inputs, options, found)
 
 
-@cache
-def _library(path: Path) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(path))
-    library.mgx_more.argtypes, library.mgx_more.restype = [ctypes.c_void_p], ctypes.c_int
-    return library
+def _check(logits: np.ndarray, inputs: Sequence[np.ndarray], options: DecodeOptions) -> None:
+    if logits.ndim != 2 or 0 in logits.shape or len(inputs) != 3:
+        given = f"{logits.shape} and {len(inputs)}"
+        raise ValueError(f"decode takes logits {{sequences, vocabulary}} and 3 inputs, not {given}")
+    _check_array("logits", logits, np.float32, logits.size)
+    for name, array, size in zip(("ids", "positions", "start"), inputs, (len(logits), len(logits), 1), strict=True):
+        _check_array(name, array, np.int64, size)
+    if options.top_k < 0 or not 0 <= options.top_p <= 1 or not options.temperature > 0:
+        raise ValueError(f"decode draws with top_k >= 0, top_p from 0 to 1 and a temperature above 0, not {options}")
+    if options.top_k and options.numbers is None:
+        raise ValueError("decode draws by random numbers: DecodeOptions(numbers=...)")
+
+
+def _check_array(name: str, array: np.ndarray, dtype: type[np.generic], size: int) -> None:
+    if array.dtype != dtype or array.size != size or not (array.flags.c_contiguous and array.flags.writeable):
+        wants = f"{size} elements of {np.dtype(dtype)}, side by side, to write to"
+        raise ValueError(f"decode: {name} has to be {wants}, not {array.dtype} of shape {array.shape}")

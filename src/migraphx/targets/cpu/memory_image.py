@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 from collections.abc import Sequence
 from copy import copy
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from migraphx.runtime.argument import address
 from migraphx.runtime.memory_image import Ranges, Requests
 from migraphx.targets.cpu.headers import constant
-from migraphx.targets.cpu.helpers import library_path
-from migraphx.targets.target import CompilerError
-
-log = logging.getLogger(__name__)
+from migraphx.targets.cpu.helpers import library
 
 
 class _Image(ctypes.Structure):
@@ -77,21 +72,8 @@ def memory_image(
     stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
 ) -> NativeImage | None:
     """As Target.memory_image; None where there is no C++ compiler, which is logged."""
-    try:
-        path = library_path()
-    except CompilerError as error:
-        log.info("memory is not compared natively: %s", error)
-        return None
-    return NativeImage(_library(path, lasting), stages, requests)
-
-
-@cache
-def _library(path: Path, lasting: bool) -> ctypes.CDLL:
-    library = (ctypes.CDLL if lasting else ctypes.PyDLL)(str(path))
-    library.mgx_same.argtypes = [ctypes.c_void_p]
-    library.mgx_take.argtypes, library.mgx_take.restype = [ctypes.c_void_p], ctypes.c_int64
-    library.mgx_compare.argtypes, library.mgx_compare.restype = [ctypes.c_void_p] * 2, None
-    return library
+    found = library(lasting)
+    return None if found is None else NativeImage(found, stages, requests)
 
 
 @cache

@@ -63,7 +63,7 @@ struct Program {
     int64_t stride;        // from thread to thread
     int64_t* nanoseconds;  // where not null: added to, step by step
     const OpenMP* omp;
-    Stop* stop;
+    Stop* stop;            // which has begun
     int threads;           // how many shares a kernel has, however many threads come
     Board board = {};
     int64_t* trips = nullptr;
